@@ -64,16 +64,16 @@ def pytest_terminal_summary(terminalreporter):
     ]
     if missed:
         terminalreporter.section("NOT RUN", yellow=True, bold=True)
-        for name, why in missed:
-            terminalreporter.line(f"{name}: {why}")
+        for name, reason in missed:
+            terminalreporter.line(f"{name}: {reason}")
 
 
 @pytest.fixture(autouse=True)
 def usual_umask():
     """Restore the umask, which commands that run inside the test process change."""
-    before = os.umask(0o022)
+    mask = os.umask(0o022)
     yield
-    os.umask(before)
+    os.umask(mask)
 
 
 @pytest.fixture(autouse=True)
@@ -110,15 +110,18 @@ def statements_compiled_once():
     """
     connect, shared = connections.connect, {}
 
-    def sharing(url, **how):
-        engine = connect(url, **how)
-        if (how.get("keyring") or NO_KEYS).masters:
+    def sharing(url, **options):
+        engine = connect(url, **options)
+        if (options.get("keyring") or NO_KEYS).masters:
             return engine
-        first = shared.setdefault(engine.name, engine)
-        if first.dialect.server_version_info is None:  # it has never had a connection
+        shared_engine = shared.setdefault(engine.name, engine)
+        if shared_engine.dialect.server_version_info is None:  # it has never had a connection
             shared[engine.name] = engine
         else:
-            engine.dialect, engine._compiled_cache = first.dialect, first._compiled_cache
+            engine.dialect, engine._compiled_cache = (
+                shared_engine.dialect,
+                shared_engine._compiled_cache,
+            )
         return engine
 
     with pytest.MonkeyPatch.context() as patch:

@@ -94,23 +94,23 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
 def _python(source: str) -> Iterator[tuple[int, str]]:
     """Comments, docstrings, and strings of three words or more: messages, hints, help."""
     begin, end, prose, parts = 0, 0, False, list[str]()
-    for found in (*_LITERALS.finditer(source), None):
+    for literal in (*_LITERALS.finditer(source), None):
         joins = (
-            found
+            literal
             and parts
-            and source[end : found.start()].strip() in ("", "f", "r")
-            and bool(found["comment"]) == parts[0].startswith("#")
+            and source[end : literal.start()].strip() in ("", "f", "r")
+            and bool(literal["comment"]) == parts[0].startswith("#")
         )
         if not joins and parts:
             words = _plain((" " if parts[0].startswith("#") else "").join(parts))
             if words.count(" ") >= (0 if prose else 2):
                 yield source.count("\n", 0, begin) + 1, words
             parts = []
-        if found:
-            begin = begin if parts else found.start()
-            end = found.end()
-            prose = not found["quote"]
-            parts.append(found["comment"] or found["long"] or found["short"] or "")
+        if literal:
+            begin = begin if parts else literal.start()
+            end = literal.end()
+            prose = not literal["quote"]
+            parts.append(literal["comment"] or literal["long"] or literal["short"] or "")
 
 
 def _markdown(source: str) -> Iterator[tuple[int, str]]:
@@ -157,25 +157,25 @@ def matches(path: Path) -> list[Match]:
 
 def files() -> list[Path]:
     """All files whose wording is checked."""
-    found = [path for folder in CODE for path in (ROOT / folder).rglob("*.py")]
-    found += [path for pattern in PAGES for path in ROOT.glob(pattern) if path.is_file()]
-    return sorted({path for path in found if str(path.relative_to(ROOT)) not in QUOTING})
+    paths = [path for folder in CODE for path in (ROOT / folder).rglob("*.py")]
+    paths += [path for pattern in PAGES for path in ROOT.glob(pattern) if path.is_file()]
+    return sorted({path for path in paths if str(path.relative_to(ROOT)) not in QUOTING})
 
 
 def counts() -> dict[str, int]:
     """Number of banned phrases by file; files without one are left out."""
-    found = {str(path.relative_to(ROOT)): len(matches(path)) for path in files()}
-    return {path: count for path, count in found.items() if count}
+    phrase_counts = {str(path.relative_to(ROOT)): len(matches(path)) for path in files()}
+    return {path: count for path, count in phrase_counts.items() if count}
 
 
 def main(paths: list[str]) -> int:
-    found = False
+    any_match = False
     for path in [Path(name).resolve() for name in paths] or files():
         for match in matches(path):
-            found = True
-            where = f"{path.relative_to(ROOT)}:{match.line}"
-            sys.stdout.write(f"{where}: {match.rule} ({RULES[match.rule][1]}): {match.text}\n")
-    return int(found)
+            any_match = True
+            place = f"{path.relative_to(ROOT)}:{match.line}"
+            sys.stdout.write(f"{place}: {match.rule} ({RULES[match.rule][1]}): {match.text}\n")
+    return int(any_match)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ def packages():
     """Look for packages with a known weakness that a later version mends, by pip-audit."""
     command = [sys.executable, "-m", "pip_audit", "--require-hashes", "--disable-pip", "--format", "json",
                "--progress-spinner", "off", "--requirement", str(RUN)]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = done.stderr.strip().splitlines() or ["no answer"]
-    return verdict(done.stdout, lines[-1])
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = process.stderr.strip().splitlines() or ["no answer"]
+    return verdict(process.stdout, lines[-1])
 
 
 def verdict(report, trouble):
@@ -33,22 +33,24 @@ def verdict(report, trouble):
     trouble: the reason, if there is no report.
     """
     try:
-        found = json.loads(report)["dependencies"]
+        dependencies = json.loads(report)["dependencies"]
     except ValueError:
         return NOT_RUN, [f"NOT RUN: {trouble}"]
-    skipped = [each for each in found if "skip_reason" in each]
+    skipped = [package for package in dependencies if "skip_reason" in package]
     lines = [
-        f"{each['name']} {each['version']}: {weakness['id']}, mended in {', '.join(weakness['fix_versions'])}"
-        for each in found
-        for weakness in each.get("vulns", ())
+        f"{package['name']} {package['version']}: {weakness['id']}, mended in {', '.join(weakness['fix_versions'])}"
+        for package in dependencies
+        for weakness in package.get("vulns", ())
         if weakness["fix_versions"]
     ]
     if lines:
         return 1, lines
-    if skipped or not found:
-        why = skipped[0]["skip_reason"] if skipped else "the report names no package"
-        return NOT_RUN, [f"NOT RUN: {len(skipped)} of {len(found)} packages have no data: {why}"]
-    return 0, [f"{len(found)} packages, none with a known fix"]
+    if skipped or not dependencies:
+        reason = skipped[0]["skip_reason"] if skipped else "the report names no package"
+        return NOT_RUN, [
+            f"NOT RUN: {len(skipped)} of {len(dependencies)} packages have no data: {reason}"
+        ]
+    return 0, [f"{len(dependencies)} packages, none with a known fix"]
 
 
 def images(folder=ROOT / "compose"):
@@ -57,8 +59,8 @@ def images(folder=ROOT / "compose"):
     environ = folder / ".env"
     if not environ.exists():
         return NOT_RUN, [f"NOT RUN: {environ} does not exist: copy .env.example"]
-    given = dict(NAME.findall(environ.read_text()))
-    open_ = [name for name in needed if not DIGEST.search(given.get(name, ""))]
+    references = dict(NAME.findall(environ.read_text()))
+    open_ = [name for name in needed if not DIGEST.search(references.get(name, ""))]
     lines = [f"{name} in {environ} has no digest (@sha256:...)" for name in open_]
     return (1, lines) if lines else (0, [f"{len(needed)} images, each with its digest"])
 

@@ -59,7 +59,7 @@ def weather(options, folder, seed):
     with Site(folder, options.nodes, seed, conductors=options.conductors) as site:
         storm, ledger, verdict, facts = run.storm(
             site, minutes=options.minutes, gap=options.gap, clients=options.clients,
-            rest=options.rest, rude=options.rude, say=say,
+            rest_limit=options.rest, rude=options.rude, say=say,
         )  # fmt: skip
         if not verdict.ok:
             site.keep_machines()
@@ -74,7 +74,7 @@ def passwords(options, folder, seed):
     with rotation.RotationSite(folder, options.nodes, seed, **sizes) as site:
         storm, blow = rotation.blowing(site, options.minutes, options.gap)
         verdict, facts = rotation.run(
-            site, blow, clients=options.clients, rest=options.rest, say=say
+            site, blow, clients=options.clients, rest_limit=options.rest, say=say
         )
         if not verdict.ok:
             site.keep_machines()

@@ -31,8 +31,8 @@ class Entry:
     verb: str  # target of states/provision, "power" or "maintenance"
     state: str  # provision state before it
     arguments: dict
-    sent: float  # seconds since 1970
-    known: float  # seconds since 1970, of the response
+    sent_at: float  # seconds since 1970
+    answered_at: float  # seconds since 1970, of the response
     tries: int
 
     @property
@@ -40,9 +40,9 @@ class Entry:
         """Whether it requests a step that holds the node."""
         steps = [
             step
-            for name, each in self.arguments.items()
+            for name, value in self.arguments.items()
             if name.endswith("_steps")
-            for step in each
+            for step in value
         ]
         return any(step["step"] == "hold" for step in steps)
 
@@ -110,10 +110,10 @@ class Client(threading.Thread):
 
     def visit(self, node):
         fields = "provision_state,maintenance,fault,reservation,power_state"
-        found = self.ask("GET", f"nodes/{node}?fields={fields}")
-        if found is None or found.status_code != 200:
+        answer = self.ask("GET", f"nodes/{node}?fields={fields}")
+        if answer is None or answer.status_code != 200:
             return
-        row = found.json()
+        row = answer.json()
         if row["maintenance"] and row["fault"] in (None, "service failure", "rescue abort failure"):
             self.request(node, row, "maintenance", False)
             return
@@ -142,25 +142,25 @@ class Client(threading.Thread):
     def hold(self, node):
         """Hold a node, request a change of its power, which must be refused, and end the hold."""
         body = {"uuid": self.identifier(), "kind": "investigation", "reason": "storm"}
-        made = self.ask("POST", f"nodes/{node}/holds", body)
-        if made is None:
+        creation = self.ask("POST", f"nodes/{node}/holds", body)
+        if creation is None:
             self.ledger.unknown.append((node, "hold"))
             return
-        if made.status_code == 409 and made.tries > 1:  # perhaps the first answer was lost
-            made = self.ask("GET", f"holds/{body['uuid']}")
-        if made is None or made.status_code not in (200, 201):
+        if creation.status_code == 409 and creation.tries > 1:  # perhaps the first answer was lost
+            creation = self.ask("GET", f"holds/{body['uuid']}")
+        if creation is None or creation.status_code not in (200, 201):
             return
-        held = Held(node, body["uuid"])
-        self.ledger.holds.append(held)
+        hold = Held(node, body["uuid"])
+        self.ledger.holds.append(hold)
         power = {"target": "rebooting"}
         answer = self.ask("PUT", f"nodes/{node}/states/power", power, key=self.identifier())
-        held.refused = None if answer is None else answer.status_code in REFUSED
-        if held.refused:
+        hold.refused = None if answer is None else answer.status_code in REFUSED
+        if hold.refused:
             self.ledger.refuse(node, "power", answer)
         wait(self.random.uniform(0, 3), self.stop)
-        answer = self.ask("DELETE", f"holds/{held.uuid}")
+        answer = self.ask("DELETE", f"holds/{hold.uuid}")
         if answer is not None:
-            held.ended = answer.status_code in (204, 404)  # 404: an answer was lost: it has ended
+            hold.ended = answer.status_code in (204, 404)  # 404: an answer was lost: it has ended
 
     def identifier(self):
         """Return a random UUID."""
@@ -182,12 +182,12 @@ class Client(threading.Thread):
         steps = self.random.sample(pool, self.random.randint(1, 3))
         if self.random.random() < 0.15:
             steps.insert(self.random.randint(0, len(steps)), step("power", "hold"))
-        steps = [{**each, "args": dict(each["args"])} for each in steps]
-        for each in steps:
-            if each["interface"] == "firmware":  # its URL identifies the order in the machine's log
+        steps = [{**item, "args": dict(item["args"])} for item in steps]
+        for item in steps:
+            if item["interface"] == "firmware":  # its URL identifies the order in the machine's log
                 number = f"{self.random.getrandbits(64):016x}"
                 url = f"{self.site.control}/firmware/{number}.bin"
-                each["args"] = {"settings": [{"component": "bios", "url": url}]}
+                item["args"] = {"settings": [{"component": "bios", "url": url}]}
         return {f"{verb}_steps": steps}
 
     def request(self, node, row, verb, on=None, **arguments):
@@ -200,13 +200,15 @@ class Client(threading.Thread):
         else:
             method, path = "PUT", f"nodes/{node}/states/provision"
             body = {"target": verb, **arguments}
-        sent = time.time()
+        sent_at = time.time()
         answer = self.ask(method, path, body, key=self.identifier())
         if answer is None:
             self.ledger.unknown.append((node, verb))
             return
         if answer.status_code in ACCEPTED:
-            entry = Entry(verb, row["provision_state"], arguments, sent, time.time(), answer.tries)
+            entry = Entry(
+                verb, row["provision_state"], arguments, sent_at, time.time(), answer.tries
+            )
             self.ledger.accepted[node].append(entry)
             self.ledger.counts["accepted"] += 1
         else:

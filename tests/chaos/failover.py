@@ -79,26 +79,26 @@ class Result:
     lost: dict = field(default_factory=dict)  # number of operations
 
 
-def measure(folder, way, each, seed):
-    """Measure one death, with `each` nodes in each state. way: a key of WAYS."""
-    count = each * (len(BUSY) + 1)
+def measure(folder, way, size, seed):
+    """Measure one death, with `size` nodes in each state. way: a key of WAYS."""
+    count = size * (len(BUSY) + 1)
     with Site(folder, count, seed, conductors=2, pace={"step_seconds": 0.2}, **WAYS[way]) as site:
         audit.lay(site)
         all_nodes = site.enrol()
-        parts = [all_nodes[at : at + each] for at in range(0, count, each)]
+        parts = [all_nodes[at : at + size] for at in range(0, count, size)]
         nodes = dict(zip((*BUSY, WAITING), parts, strict=True))
-        idle = _idle_nodes(site, each)
+        idle = _idle_nodes(site, size)
         _settle(site, nodes[WAITING], "manageable")
         _make(site, nodes[WAITING], boot_seconds=SLOW_BOOT)
         for node in nodes[WAITING]:
             _ask(site, node, "provide")
-        until(lambda: _count(site, nodes[WAITING], WAITING) == each, "waits")
-        for state, (before, verb, arguments) in BUSY.items():
-            _settle(site, nodes[state], before)
+        until(lambda: _count(site, nodes[WAITING], WAITING) == size, "waits")
+        for state, (initial_state, verb, arguments) in BUSY.items():
+            _settle(site, nodes[state], initial_state)
             _make(site, nodes[state], latency=SLOW_BMC)
             for node in nodes[state]:
                 _ask(site, node, verb, **arguments)
-        until(lambda: all(_running(site, nodes[state]) == each for state in BUSY), "work")
+        until(lambda: all(_running(site, nodes[state]) == size for state in BUSY), "work")
         owned = _owned(site)
         died = time.time()
         site.kill(DEAD)
@@ -138,18 +138,18 @@ def _owned(site):
         " JOIN nodes ON nodes.id = operations.node_id WHERE chaos_moves.new_state = 'running'"
         " ORDER BY nodes.uuid, chaos_moves.id DESC"
     )
-    return {node for node, who in rows if who.startswith(f"{DEAD}.")}
+    return {node for node, role in rows if role.startswith(f"{DEAD}.")}
 
 
 def _idle_nodes(site, count):
     """Create nodes without operations."""
-    found = []
+    nodes = []
     for _ in range(count):
         body = {"driver": "fake-hardware"}
         answer = requests.post(f"{site.url}/v1/nodes", json=body, headers=VERSION, timeout=30)
         assert 201 == answer.status_code, answer.text
-        found.append(answer.json()["uuid"])
-    return found
+        nodes.append(answer.json()["uuid"])
+    return nodes
 
 
 def _make(site, nodes, **faults):
@@ -214,9 +214,9 @@ def shown(results):
         lines.append("| " + " | ".join(cells) + " |")
     total = ["**operations lost**", "**25 of 25**", "**26 of 26**"]
     for result in results.values():
-        count = sum(len(each) for state, each in result.resumed.items() if state != IDLE)
+        count = sum(len(seconds) for state, seconds in result.resumed.items() if state != IDLE)
         worst = max(
-            max(each, default=0) for state, each in result.resumed.items() if state != WAITING
+            max(seconds, default=0) for state, seconds in result.resumed.items() if state != WAITING
         )
         total += [f"**{sum(result.lost.values())} of {count}**", f"**worst {worst:.1f} s**"]
     lines.append("| " + " | ".join(total) + " |")

@@ -105,12 +105,12 @@ def judge(site, ledger, flaky, stops, stuck):
     for row in stuck:
         verdict.blame("stuck", " ".join(map(str, row)))
     nodes = _nodes(site)
-    done = _operations(site)
+    operations = _operations(site)
     ill = {site.machines[number]["uuid"] for number in flaky}
     for uuid, node in nodes.items():
-        _judge_node(verdict, ledger, node, done[uuid], ill)
-        judge_operations(verdict, ledger, node, done[uuid])
-    judge_failures(verdict, done, ill)
+        _judge_node(verdict, ledger, node, operations[uuid], ill)
+        judge_operations(verdict, ledger, node, operations[uuid])
+    judge_failures(verdict, operations, ill)
     for row in audit.written_by_others(site):
         verdict.blame("fenced", " ".join(map(str, row)))
     _judge_orders(verdict, site, stops)
@@ -121,9 +121,13 @@ def judge(site, ledger, flaky, stops, stuck):
         verdict.blame("lost", f"node {node}: the request to {verb} was never answered")
     claims, records, takeovers = audit.counts(site)
     verdict.counts |= {"claims": claims, "records": records, "takeovers": takeovers}
-    verdict.counts["operations"] = sum(map(len, done.values()))
+    verdict.counts["operations"] = sum(map(len, operations.values()))
     for state in ENDED:
-        count = sum(each["state"] == state for found in done.values() for each in found)
+        count = sum(
+            operation["state"] == state
+            for node_operations in operations.values()
+            for operation in node_operations
+        )
         verdict.counts[f"operations {state}"] = count
     verdict.counts["refused writes"] = site.query(
         "SELECT coalesce(sum(refused), 0) FROM operations"
@@ -142,14 +146,14 @@ def _nodes(site):
 
 def _operations(site):
     names = ("node", "uuid", "kind", "state", "error", "request", "aborting", "created")
-    found = defaultdict(list)
+    operations = defaultdict(list)
     for row in site.query(
         "SELECT nodes.uuid, operations.uuid, kind, state, error, request_id, aborting,"
         " operations.created_at FROM operations"
         " JOIN nodes ON nodes.id = operations.node_id ORDER BY operations.id"
     ):
-        found[row[0]].append(dict(zip(names, row, strict=True)))
-    return found
+        operations[row[0]].append(dict(zip(names, row, strict=True)))
+    return operations
 
 
 def goals(entries):
@@ -157,16 +161,16 @@ def goals(entries):
     verbs = [entry for entry in entries if entry.verb not in ("power", "maintenance")]
     if not verbs:
         return None
-    last = verbs[-1]
-    if last.verb == "abort":
-        target = ABORTED[last.state]
+    last_entry = verbs[-1]
+    if last_entry.verb == "abort":
+        target = ABORTED[last_entry.state]
         return {target, "service failed"} if target == "active" else {target}
-    if last.verb == "unhold":
-        held = next(verb for verb in reversed(verbs) if verb.verb in GOALS)
-        targets = GOALS[held.verb]
-        holds = sum(step["step"] == "hold" for step in _steps(held))
-        return targets | (_held(held) if holds > 1 else set())
-    return GOALS[last.verb] | (_held(last) if last.hold else set())
+    if last_entry.verb == "unhold":
+        held_entry = next(verb for verb in reversed(verbs) if verb.verb in GOALS)
+        targets = GOALS[held_entry.verb]
+        holds = sum(step["step"] == "hold" for step in _steps(held_entry))
+        return targets | (_held(held_entry) if holds > 1 else set())
+    return GOALS[last_entry.verb] | (_held(last_entry) if last_entry.hold else set())
 
 
 def _steps(entry):
@@ -179,7 +183,7 @@ def _held(entry):
     return {"clean": {"clean hold"}, "service": {"service hold"}}.get(entry.verb, {"deploy hold"})
 
 
-def _judge_node(verdict, ledger, node, done, ill):
+def _judge_node(verdict, ledger, node, operations, ill):
     uuid, state = node["uuid"], node["provision_state"]
     goal_states = goals(ledger.accepted[uuid])
     if node["reservation"] is not None:
@@ -187,40 +191,46 @@ def _judge_node(verdict, ledger, node, done, ill):
     verdict.counts["nodes"] = verdict.counts.get("nodes", 0) + 1
     if goal_states is None:
         goal_states = {"enroll"}
-    goal_states = goal_states | late_goals(ledger, uuid, done)
-    last = [each for each in done if each["kind"] != "power"][-1:]
+    goal_states = goal_states | late_goals(ledger, uuid, operations)
+    last_operations = [operation for operation in operations if operation["kind"] != "power"][-1:]
     if state in goal_states:
         name = "nodes in the requested state"
-    elif state in FAILED and uuid in ill and last and last[0]["state"] == "failed":
+    elif (
+        state in FAILED
+        and uuid in ill
+        and last_operations
+        and last_operations[0]["state"] == "failed"
+    ):
         name = "nodes in a failure caused by an injected fault"
     else:
         name = "nodes astray"
-        verbs = [each.verb for each in ledger.accepted[uuid]][-3:]
+        verbs = [entry.verb for entry in ledger.accepted[uuid]][-3:]
         verdict.blame(
-            "astray", f"node {uuid} is {state!r}, wanted {goal_states} after {verbs}; last: {last}"
+            "astray",
+            f"node {uuid} is {state!r}, wanted {goal_states} after {verbs}; last: {last_operations}",
         )
     verdict.counts[name] = verdict.counts.get(name, 0) + 1
 
 
-def judge_operations(verdict, ledger, node, done):
+def judge_operations(verdict, ledger, node, operations):
     """Each accepted request has begun its operation, and there are no others but of late attempts."""
-    requested, begun = _requested(ledger, node["uuid"]), _begun(done)
+    requested, begun = _requested(ledger, node["uuid"]), _begun(operations)
     later_verbs = iter(begun)
     is_complete = all(verb in later_verbs for verb in requested)  # in this order
-    late = late_verbs(ledger, node["uuid"], done)
+    late = late_verbs(ledger, node["uuid"], operations)
     if not is_complete or Counter(begun) - Counter(requested) != late:
         verdict.blame("lost", f"node {node['uuid']}: accepted {requested}, begun {begun}")
 
 
-def late_verbs(ledger, node, done):
+def late_verbs(ledger, node, operations):
     """Count the verbs of late attempts (`Ledger.late`) that were executed."""
-    unrequested = Counter(_begun(done)) - Counter(_requested(ledger, node))
+    unrequested = Counter(_begun(operations)) - Counter(_requested(ledger, node))
     return unrequested & Counter(verb for place, verb in ledger.late if place == node)
 
 
-def late_goals(ledger, node, done):
+def late_goals(ledger, node, operations):
     """States that a node may be in after late attempts that were executed."""
-    return {state for verb in late_verbs(ledger, node, done) for state in GOALS.get(verb, ())}
+    return {state for verb in late_verbs(ledger, node, operations) for state in GOALS.get(verb, ())}
 
 
 def _requested(ledger, node):
@@ -232,20 +242,20 @@ def _requested(ledger, node):
     ]
 
 
-def _begun(done):
-    return [operation["kind"] for operation in done if operation["request"]]
+def _begun(operations):
+    return [operation["kind"] for operation in operations if operation["request"]]
 
 
-def judge_failures(verdict, done, ill):
-    for uuid, found in done.items():
-        for each in found:
-            if each["state"] != "failed":
+def judge_failures(verdict, operations, ill):
+    for uuid, node_operations in operations.items():
+        for operation in node_operations:
+            if operation["state"] != "failed":
                 continue
-            code = (each["error"] or {}).get("code")
+            code = (operation["error"] or {}).get("code")
             if uuid not in ill or code in OURS:
                 failure = (
-                    f"{each['kind']} {each['uuid']} on node {uuid} at {each['created']}:"
-                    f" {each['error']}"
+                    f"{operation['kind']} {operation['uuid']} on node {uuid} at {operation['created']}:"
+                    f" {operation['error']}"
                 )
                 verdict.blame("unexplained", failure)
 
@@ -294,56 +304,58 @@ def _judge_media(verdict, site, nodes, ill):
         state = nodes[machine["uuid"]]["provision_state"]
         if machine["uuid"] in ill or state not in set().union(*GOALS.values()):
             continue
-        media = [each for each in site.machine(machine["number"])["media"].values() if each]
+        media = [medium for medium in site.machine(machine["number"])["media"].values() if medium]
         if media:
             verdict.blame("left", f"machine {machine['number']}, {state}: {media[0]}")
 
 
 def _judge_holds(verdict, site, ledger):
     """Each hold has refused a request, is there until it is ended, and has one event for each."""
-    kept = {uuid for (uuid,) in site.query("SELECT uuid FROM holds")}
+    uuids = {uuid for (uuid,) in site.query("SELECT uuid FROM holds")}
     set_, ended = Counter(), Counter()
-    for held in ledger.holds:
-        set_[held.node] += 1
-        ended[held.node] += held.uuid not in kept
-        if held.refused is False:
-            verdict.blame("holds", f"{held} has refused nothing")
-        if held.ended is not None and held.ended == (held.uuid in kept):
-            verdict.blame("holds", f"{held} is {'left over' if held.ended else 'lost'}")
+    for hold in ledger.holds:
+        set_[hold.node] += 1
+        ended[hold.node] += hold.uuid not in uuids
+        if hold.refused is False:
+            verdict.blame("holds", f"{hold} has refused nothing")
+        if hold.ended is not None and hold.ended == (hold.uuid in uuids):
+            verdict.blame("holds", f"{hold} is {'left over' if hold.ended else 'lost'}")
     events = site.query(
         "SELECT node_uuid, count(after), count(before) FROM change_events WHERE type = 'node.hold'"
         " GROUP BY node_uuid"
     )
-    found = {node: counts for node, *counts in events}
+    event_counts = {node: counts for node, *counts in events}
     doubtful = {node for node, verb in ledger.unknown if verb == "hold"}
     for node, times in set_.items():
-        if node not in doubtful and found.get(node) != [times, ended[node]]:
-            verdict.blame("holds", f"node {node}: events {found.get(node)} of {times} holds")
+        if node not in doubtful and event_counts.get(node) != [times, ended[node]]:
+            verdict.blame("holds", f"node {node}: events {event_counts.get(node)} of {times} holds")
     verdict.counts["holds"] = len(ledger.holds)
 
 
 def _judge_leftovers(verdict, site):
     """Keys in Redis at rest. Messages come and go, so they are read several times."""
     for _ in range(40):
-        found = _keys(site)
-        if not found:
+        keys = _keys(site)
+        if not keys:
             return
         time.sleep(0.5)
-    for each in found:
-        verdict.blame("left", f"Redis: {each}")
+    for key in keys:
+        verdict.blame("left", f"Redis: {key}")
 
 
 def _keys(site):
     keys = [key.decode() for key in site.redis.scan_iter(count=1000)]
-    held = [key for key in keys if ":lease:" in key or ":question:" in key or ":answer:" in key]
+    held_keys = [
+        key for key in keys if ":lease:" in key or ":question:" in key or ":answer:" in key
+    ]
     queues = [key for key in keys if key.startswith(("conductor", "unacked"))]
     waiting = [
         f"{key} ({site.redis.llen(key)})"
         for key in queues
         if site.redis.type(key) == b"list" and site.redis.llen(key)
     ]
-    others = [key for key in queues if site.redis.type(key) != b"list"]
-    return held + waiting + others
+    other_keys = [key for key in queues if site.redis.type(key) != b"list"]
+    return held_keys + waiting + other_keys
 
 
 def judge_end(verdict, site, processes):

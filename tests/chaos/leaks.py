@@ -71,11 +71,11 @@ def descendants(pids):
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-    found, new = set(pids), set(pids)
+    family, new = set(pids), set(pids)
     while new:
-        new = {pid for pid, parent in parents.items() if parent in new} - found
-        found |= new
-    return found
+        new = {pid for pid, parent in parents.items() if parent in new} - family
+        family |= new
+    return family
 
 
 class Search:

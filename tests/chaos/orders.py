@@ -19,8 +19,8 @@ class Second:
     """A second start of an order."""
 
     machine: int
-    what: str
-    first: float  # seconds since 1970
+    summary: str
+    first_at: float  # seconds since 1970
     at: float  # seconds since 1970
     running: bool
     operation: str = ""  # of its step, if known
@@ -29,17 +29,17 @@ class Second:
 
 def counted(log):
     """Number of orders to a machine, by kind of order that must not be repeated."""
-    found = {"agent commands": 0, "image writes": 0, "RAID creations": 0, "firmware updates": 0}
+    counts = {"agent commands": 0, "image writes": 0, "RAID creations": 0, "firmware updates": 0}
     for entry in log:
-        what = entry["what"]
-        if entry["kind"] == "redfish" and what == "update firmware":
-            found["firmware updates"] += 1
-        if entry["kind"] != "agent" or what.startswith("finished ") or _asks(what):
+        summary = entry["what"]
+        if entry["kind"] == "redfish" and summary == "update firmware":
+            counts["firmware updates"] += 1
+        if entry["kind"] != "agent" or summary.startswith("finished ") or _asks(summary):
             continue
-        found["agent commands"] += 1
-        found["image writes"] += what.endswith("deploy.write_image")
-        found["RAID creations"] += what.endswith("raid.create_configuration")
-    return found
+        counts["agent commands"] += 1
+        counts["image writes"] += summary.endswith("deploy.write_image")
+        counts["RAID creations"] += summary.endswith("raid.create_configuration")
+    return counts
 
 
 def second_starts(number, log):
@@ -49,37 +49,37 @@ def second_starts(number, log):
     An agent loses its memory when its machine restarts: a complete step must still not be repeated,
     an interrupted one may be; an order without a mark counts for that one start only.
     """
-    found = []
-    done, running = {}, {}
+    starts = []
+    finished_orders, running = {}, {}
     updates = {}
     for entry in log:
-        kind, what, at = entry["kind"], entry["what"], entry["at"]
-        if kind == "redfish" and what == "update firmware":
+        kind, summary, at = entry["kind"], entry["what"], entry["at"]
+        if kind == "redfish" and summary == "update firmware":
             image = entry["detail"]["image"]
             if image in updates:
-                found.append(Second(number, what, updates[image], at, running=False))
+                starts.append(Second(number, summary, updates[image], at, running=False))
             updates.setdefault(image, at)
-        if kind == "machine" and what.startswith(ENDS):
+        if kind == "machine" and summary.startswith(ENDS):
             running.clear()
-            done = {key: began for key, began in done.items() if key[0]}
-        if kind != "agent" or _asks(what):
+            finished_orders = {key: began for key, began in finished_orders.items() if key[0]}
+        if kind != "agent" or _asks(summary):
             continue
         key = _key(entry)
-        if what.startswith("finished "):
+        if summary.startswith("finished "):
             began = running.pop(key, None)
             if began is not None and entry["detail"] == "SUCCEEDED":
-                done[key] = began
+                finished_orders[key] = began
             continue
-        if key in running or key in done:
-            first = running.get(key, done.get(key))
+        if key in running or key in finished_orders:
+            first_at = running.get(key, finished_orders.get(key))
             operation, _, position = key[0].partition(":")
-            found.append(Second(number, key[1], first, at, key in running, operation, position))
+            starts.append(Second(number, key[1], first_at, at, key in running, operation, position))
         running[key] = at
-    return found
+    return starts
 
 
-def _asks(what):
-    name = what.removeprefix("finished ").partition(" ")[0]
+def _asks(summary):
+    name = summary.removeprefix("finished ").partition(" ")[0]
     return name in QUESTIONS or (name.startswith("get_") and name.endswith("_steps"))
 
 

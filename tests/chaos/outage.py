@@ -60,8 +60,8 @@ def put(fleet, node, verb):
 def answers(fleet):
     """Whether every process of the API answers: each may have to reconnect by itself."""
     ours = fleet.http.get(f"{fleet.url}/v1/nodes", timeout=60)
-    others = [ask(fleet, "GET", "nodes")[0] for _ in range(8)]
-    return {200} == {each.status_code for each in (ours, *others)}
+    other_answers = [ask(fleet, "GET", "nodes")[0] for _ in range(8)]
+    return {200} == {answer.status_code for answer in (ours, *other_answers)}
 
 
 def assert_please_retry(answer):
@@ -84,11 +84,15 @@ class Outage:
     @contextmanager
     def watched(self):
         """Check that the processes live on, log little, and leak no thread and no connection."""
-        pids, before = self.fleet.pids(), self.fleet.at_rest
+        pids, first_counts = self.fleet.pids(), self.fleet.at_rest
         began, lines = time.monotonic(), len(self.fleet.text())
         text = len(self.fleet.text().splitlines())
         yield
-        until(lambda: self._as_many(before), f"as few threads and files as {before}", between=0.5)
+        until(
+            lambda: self._as_many(first_counts),
+            f"as few threads and files as {first_counts}",
+            between=0.5,
+        )
         seconds = time.monotonic() - began
         assert pids == self.fleet.pids(), "a process died"
         log = self.fleet.text()[lines:]
@@ -97,10 +101,13 @@ class Outage:
         steps = log.count("step.acted") + log.count("operation.ended")
         assert events - steps < CHATTER * (seconds + 5), f"{events} lines in {seconds:.0f} s"
 
-    def _as_many(self, before):
+    def _as_many(self, first_counts):
         now = threads_and_files(self.fleet)
-        print(f"threads and files before and after: {before}, {now}")
-        return all(few <= many + most for few, many, most in zip(now, before, POOLS, strict=True))
+        print(f"threads and files before and after: {first_counts}, {now}")
+        return all(
+            few <= many + allowance
+            for few, many, allowance in zip(now, first_counts, POOLS, strict=True)
+        )
 
     def clean(self, begin, end, meanwhile):
         """
@@ -109,7 +116,7 @@ class Outage:
         Returns the seconds from its end until all were clean.
         """
         half = len(self.nodes) // 2
-        before = self.operations()
+        first_counts = self.operations()
         with self.watched():
             self.fleet.provision(self.nodes[:half], "provide")
             began = time.monotonic()
@@ -128,7 +135,7 @@ class Outage:
             self.fleet.await_state(self.nodes, "available")
             took = time.monotonic() - back
             print(f"all nodes are clean {took:.1f} s after the outage")
-            assert [many + 1 for many in before] == self.operations(), (
+            assert [many + 1 for many in first_counts] == self.operations(), (
                 "a request was lost or repeated"
             )
             for node in self.nodes:
@@ -142,8 +149,8 @@ class Outage:
 
     def operations(self):
         """Number of operations that each node has had."""
-        found = (self.fleet.get(f"nodes/{node}/operations") for node in self.nodes)
-        return [len(each["operations"]) for each in found]
+        pages = (self.fleet.get(f"nodes/{node}/operations") for node in self.nodes)
+        return [len(page["operations"]) for page in pages]
 
     def accepted(self, nodes):
         """Verbs are accepted promptly; requests that need a conductor's answer get 503."""

@@ -81,22 +81,22 @@ class Readers:
         ids = {row[1]: row[0] for row in rows}
         expected = [row[1:] for row in rows]
         for reader in self.streams:
-            found = [_facts(event) for _, event in reader.events]
-            _blame_missing(verdict, "stream missed", expected, found)
-            for event, times in Counter(found).items():
+            events = [_facts(event) for _, event in reader.events]
+            _blame_missing(verdict, "stream missed", expected, events)
+            for event, times in Counter(events).items():
                 if times > 1:
                     verdict.blame("stream twice", f"{times} times: {event}")
-            _blame_disorder(verdict, "stream order", ids, found)
-        found = [_facts(event) for event in self._receiver.events]
-        posted = [each for each in expected if each[0] is None or each[0] > self.start]
-        _blame_missing(verdict, "webhook missed", posted, found)
-        _blame_disorder(verdict, "webhook order", ids, found)
+            _blame_disorder(verdict, "stream order", ids, events)
+        events = [_facts(event) for event in self._receiver.events]
+        posted = [event for event in expected if event[0] is None or event[0] > self.start]
+        _blame_missing(verdict, "webhook missed", posted, events)
+        _blame_disorder(verdict, "webhook order", ids, events)
         delivered = sum(len(document["events"]) for document in self._receiver.documents)
         verdict.counts |= {
             "change events": len(rows),
             "visits of stream readers": sum(stream.visits for stream in self.streams),
             "absences of the webhook's receiver": self.absences,
-            "events that the webhook's receiver got again": delivered - len(found),
+            "events that the webhook's receiver got again": delivered - len(events),
         }
 
 
@@ -106,8 +106,8 @@ def reading(site, stop):
     with receiving() as receiver:
         readers = Readers(site, receiver)
         moving = threading.Thread(target=readers.come_and_go, args=(stop,), daemon=True)
-        for each in (*readers.streams, moving):
-            each.start()
+        for thread in (*readers.streams, moving):
+            thread.start()
         try:
             yield readers
         finally:
@@ -121,19 +121,19 @@ def _facts(event):
     return tuple(event[name] for name in FIELDS)
 
 
-def _blame_missing(verdict, row, expected, found):
-    known = set(found)
+def _blame_missing(verdict, row, expected, events):
+    unique_events = set(events)
     for event in expected:
-        if event not in known:
+        if event not in unique_events:
             verdict.blame(row, f"{event}")
 
 
-def _blame_disorder(verdict, row, ids, found):
+def _blame_disorder(verdict, row, ids, events):
     """The ids of rows are in the order of changes of a node or resource; numbers are given later."""
     histories = defaultdict(list)
-    for event in found:
+    for event in events:
         histories[event[1:3]].append(event)
     for history in histories.values():
-        for before, event in pairwise(history):
-            if ids.get(event[0], 0) < ids.get(before[0], 0):
-                verdict.blame(row, f"{event} after {before}")
+        for previous_event, event in pairwise(history):
+            if ids.get(event[0], 0) < ids.get(previous_event[0], 0):
+                verdict.blame(row, f"{event} after {previous_event}")

@@ -31,10 +31,10 @@ def run(name, role, *arguments):
 def execute(command, account):
     """Execute a command as an account; None: as this one."""
     if account:
-        parent, found = os.getppid(), pwd.getpwnam(account)
+        parent, entry = os.getppid(), pwd.getpwnam(account)
         os.setgroups([])
-        os.setgid(found.pw_gid)
-        os.setuid(found.pw_uid)
+        os.setgid(entry.pw_gid)
+        os.setuid(entry.pw_uid)
         die_with_parent(parent)  # again: the kernel forgets it at a change of user
         os.chdir("/")
     os.execv(command[0], command)

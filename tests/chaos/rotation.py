@@ -61,8 +61,8 @@ ROWS = {
 class RotationSite(Site):
     """A site with a master key, whose BMCs have passwords of their own."""
 
-    def __init__(self, folder, nodes, seed, *, waits, **more):
-        super().__init__(folder, nodes, seed, **more)
+    def __init__(self, folder, nodes, seed, *, waits, **options):
+        super().__init__(folder, nodes, seed, **options)
         self.waits = waits
         key = self.folder / "master.key"
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -167,11 +167,11 @@ def blowing(site, minutes, gap):
     return storm, blow
 
 
-def run(site, harm, *, clients, rest, say=print):
+def run(site, harm, *, clients, rest_limit, say=print):
     """
     Rotate while `harm` does harm, and until it returns; return (verdict, facts).
 
-    rest: most seconds until the site is at rest.
+    rest_limit: most seconds until the site is at rest.
     """
     verdict = judge.Verdict()
     nodes = site.enrol()
@@ -195,7 +195,7 @@ def run(site, harm, *, clients, rest, say=print):
     for caller in callers:
         caller.join()
     say("the storm is over; waiting for rest")
-    took, stuck = judge.await_rest(site, rest)
+    took, stuck = judge.await_rest(site, rest_limit)
     for row in stuck:
         verdict.blame("unsettled", " ".join(map(str, row)))
     counts = rotations(site)
@@ -225,7 +225,7 @@ def run(site, harm, *, clients, rest, say=print):
 def shown(facts, storm, verdict):
     """The result of a run, as Markdown."""
     must = {f"**{text}**": len(verdict.wrong.get(name, ())) for name, text in ROWS.items()}
-    disturbances = dict(sorted(storm.counts.items(), key=lambda each: -each[1]))
+    disturbances = dict(sorted(storm.counts.items(), key=lambda item: -item[1]))
     parts = [table.rows(facts), "Must be 0:", table.rows(must)]
     parts += [f"Disturbances, {storm.counts.total()} in total:", table.rows(disturbances)]
     return "\n\n".join(parts) + "\n"
@@ -260,7 +260,7 @@ def settle(site, nodes, verdict):
     time.sleep(LOCKOUT * site.waits)
     ledger, stop = Ledger(), threading.Event()
     caller = Rotator(site, 1000, nodes, {}, ledger, stop)
-    (before,) = site.query("SELECT coalesce(max(id), 0) FROM operations")[0]
+    (newest_id,) = site.query("SELECT coalesce(max(id), 0) FROM operations")[0]
     states, end = {}, time.monotonic() + SETTLED
     while not is_ended(states, nodes) and time.monotonic() < end:
         for node in nodes:
@@ -271,7 +271,7 @@ def settle(site, nodes, verdict):
             site.query(
                 "SELECT nodes.uuid, operations.state FROM operations JOIN nodes"
                 " ON nodes.id = operations.node_id WHERE kind = 'clean' AND operations.id > %s",
-                before,
+                newest_id,
             )
         )
     for node in nodes:
@@ -318,8 +318,8 @@ def accepts(machine, password):
 
 def all_passwords(site):
     """Return all passwords that BMCs had or were sent, but those of strangers."""
-    seen = (site.account(number)["seen_passwords"] for number in range(site.nodes))
-    return {password for passwords in seen for password in passwords} - {"wrong", "admin"}
+    password_lists = (site.account(number)["seen_passwords"] for number in range(site.nodes))
+    return {password for passwords in password_lists for password in passwords} - {"wrong", "admin"}
 
 
 def judge_leaks(verdict, site, watch):

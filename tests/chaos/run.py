@@ -16,12 +16,12 @@ FLAKY_PART = 0.1
 READERS_REST = 60.0
 
 
-def storm(site, *, minutes, gap, clients, rest, rude=0.0, say=print):
+def storm(site, *, minutes, gap, clients, rest_limit, rude=0.0, say=print):
     """
     Run a storm over a site for some minutes; return (storm, ledger, verdict, facts).
 
     gap: mean seconds between two disturbances. rude: share of the machines whose BMCs are rude; no
-    failure is excused by that. rest: most seconds until the site is at rest.
+    failure is excused by that. rest_limit: most seconds until the site is at rest.
     """
     began = time.monotonic()
     nodes = site.enrol()
@@ -52,7 +52,7 @@ def storm(site, *, minutes, gap, clients, rest, rude=0.0, say=print):
         for caller in callers:
             caller.join()
         say("the storm is over; waiting for rest")
-        took, stuck = judge.await_rest(site, rest)
+        took, stuck = judge.await_rest(site, rest_limit)
         say(f"at rest after {took:.0f} s" if not stuck else f"{len(stuck)} operations are stuck")
         verdict = judge.judge(site, ledger, flaky, blowing.stops, stuck)
         read.await_newest(READERS_REST)

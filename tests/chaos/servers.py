@@ -50,8 +50,8 @@ class PostgreSQL:
         """URL of the server's database."""
         return self.server.database()
 
-    def stop(self, how=signal.SIGINT):
-        self.process.send_signal(how)
+    def stop(self, number=signal.SIGINT):
+        self.process.send_signal(number)
         self.process.wait(30)
 
     def crash(self):
@@ -105,8 +105,8 @@ class PostgreSQL:
     def _only_reads(self):
         # the server tells its sessions to reload before it starts a new one with the new value
         with self._connect() as session:
-            shown = session.execute("SHOW default_transaction_read_only").fetchone()
-        return shown == ("on",)
+            row = session.execute("SHOW default_transaction_read_only").fetchone()
+        return row == ("on",)
 
     def write_again(self):
         self.server.execute("ALTER SYSTEM RESET default_transaction_read_only")

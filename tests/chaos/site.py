@@ -94,13 +94,15 @@ VERSION = {"X-OpenStack-Ironic-API-Version": "1.115"}
 class Site:
     """A site that runs while the block does; all its processes end with it."""
 
-    def __init__(self, folder, nodes, seed, *, conductors=3, apis=2, beats=2, pace=None, **more):
+    def __init__(
+        self, folder, nodes, seed, *, conductors=3, apis=2, beats=2, pace=None, **settings
+    ):
         self.folder, self.nodes, self.seed = Path(folder), nodes, seed
         self.conductors = [f"c-{number}" for number in range(1, conductors + 1)]
         self.apis = [f"api-{number}" for number in range(1, apis + 1)]
         self.beats = [f"beat-{number}" for number in range(1, beats + 1)]
         self.roles = [*self.conductors, *self.apis, *self.beats]
-        self.environ = {**SETTINGS, **more}
+        self.environ = {**SETTINGS, **settings}
         self.pace = {**PACE, **(pace or {})}
         self.lives, self._programs = {}, {}
         self._control = None
@@ -206,7 +208,9 @@ class Site:
     @property
     def pids(self):
         """Name -> pid of the running processes."""
-        return {name: each.pid for name, each in self._programs.items() if each.poll() is None}
+        return {
+            name: program.pid for name, program in self._programs.items() if program.poll() is None
+        }
 
     def start(self, name):
         """Start a process, unless it runs."""
@@ -287,8 +291,8 @@ class Site:
     def query(self, text, *values):
         """Query the database, without a proxy; return the rows."""
         with psycopg.connect(self.database, autocommit=True) as session:
-            found = session.execute(text, values or None)
-            return found.fetchall() if found.description else []
+            cursor = session.execute(text, values or None)
+            return cursor.fetchall() if cursor.description else []
 
     def is_ready(self):
         alive = self.query(
@@ -309,14 +313,16 @@ class Site:
 
     def log(self, *events):
         """Log entries of some events, of all processes, in order of time."""
-        found = []
+        entries = []
         for path in (self.folder / "logs").iterdir():
             for line in path.read_text(errors="replace").splitlines():
                 if any(event in line for event in events):
                     with suppress(ValueError):
-                        found.append(json.loads(line))
-        found = [each for each in found if isinstance(each, dict) and each.get("event") in events]
-        return sorted(found, key=lambda each: each["timestamp"])
+                        entries.append(json.loads(line))
+        entries = [
+            entry for entry in entries if isinstance(entry, dict) and entry.get("event") in events
+        ]
+        return sorted(entries, key=lambda entry: entry["timestamp"])
 
     # machines
 

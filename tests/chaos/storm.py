@@ -59,25 +59,25 @@ class Storm:
 
     def _begin(self):
         weights = [disturbance.weight for disturbance in self.disturbances]
-        (chosen,) = self.random.choices(self.disturbances, weights)
-        taken = {target for _, target, _ in self._acting}
-        free = [name for name in chosen.of(self) if name not in taken]
+        (disturbance,) = self.random.choices(self.disturbances, weights)
+        busy_targets = {target for _, target, _ in self._acting}
+        free = [name for name in disturbance.of(self) if name not in busy_targets]
         if not free:
             return
         target = self.random.choice(free)
-        self.counts[chosen.name] += 1
-        self.site.note("disturbance", what=chosen.name, target=target)
-        self._acting.append([0.0, target, chosen.act(self, target)])
+        self.counts[disturbance.name] += 1
+        self.site.note("disturbance", what=disturbance.name, target=target)
+        self._acting.append([0.0, target, disturbance.act(self, target)])
 
     def _go_on(self, *, at_once=False):
-        for each in list(self._acting):
-            due, _, act = each
-            if not at_once and time.monotonic() < due:
+        for entry in list(self._acting):
+            due_time, _, act = entry
+            if not at_once and time.monotonic() < due_time:
                 continue
             try:
-                each[0] = time.monotonic() + next(act)
+                entry[0] = time.monotonic() + next(act)
             except StopIteration:
-                self._acting.remove(each)
+                self._acting.remove(entry)
         if at_once and self._acting:
             time.sleep(0.1)
 
@@ -139,12 +139,12 @@ def connections_silent(storm, proxy):
     storm.site.set_proxy(proxy, "whole")
 
 
-def restarted(number, most):
+def restarted(number, max_pause):
     def act(storm, name):
         storm.site.signal(name, number, group=False)
         while name in storm.site.pids:
             yield 0.1
-        yield storm.random.uniform(0, most)
+        yield storm.random.uniform(0, max_pause)
         storm.site.start(name)
         if name == "postgres":
             storm.site.await_postgres()
@@ -266,5 +266,5 @@ DISTURBANCES = (
     Disturbance("database crashed", restarted(signal.SIGQUIT, 3), _only("postgres"), 0.7),
     Disturbance("database sessions ended", sessions_ended, _only("postgres"), 1.5),
     Disturbance("database process killed (-9)", backend_killed, _only("postgres"), 0.7),
-    Disturbance("fault of a flaky machine", machine_faulty, lambda storm: [str(each) for each in storm.flaky], 4),
+    Disturbance("fault of a flaky machine", machine_faulty, lambda storm: [str(number) for number in storm.flaky], 4),
 )  # fmt: skip

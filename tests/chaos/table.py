@@ -56,7 +56,7 @@ def shown(facts, storm, ledger, verdict):
         "Requests and work:",
         rows(requests | plain),
         f"Disturbances, {storm.counts.total()} in total:",
-        rows(dict(sorted(storm.counts.items(), key=lambda each: -each[1]))),
+        rows(dict(sorted(storm.counts.items(), key=lambda item: -item[1]))),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -68,10 +68,10 @@ BEGIN, END = "<!-- {0}: written by `make {1}` -->", "<!-- end of {0} -->"
 def write(page, section, text, target="chaos"):
     """Replace a section of the page, written by a target of make; the rest of it stays."""
     begin, end = BEGIN.format(section, target), END.format(section)
-    before, _, rest = page.read_text().partition(begin)
-    _, _, after = rest.partition(end)
+    head, _, body = page.read_text().partition(begin)
+    _, _, tail = body.partition(end)
     dated = f"{time.strftime('%Y-%m-%d', time.gmtime())}, on {machine()}:"
-    page.write_text(f"{before}{begin}\n\n{dated}\n\n{text}\n{end}{after}")
+    page.write_text(f"{head}{begin}\n\n{dated}\n\n{text}\n{end}{tail}")
 
 
 def machine():

@@ -115,7 +115,7 @@ class Proxy:
 async def serve(plan):
     loop = asyncio.get_running_loop()
     control = plan.pop("control")
-    proxies = {name: Proxy(each["to"]) for name, each in plan.items()}
+    proxies = {name: Proxy(entry["to"]) for name, entry in plan.items()}
     for name, proxy in proxies.items():
         await loop.create_server(partial(End, proxy), "127.0.0.1", plan[name]["port"], backlog=1000)
 

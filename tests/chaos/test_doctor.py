@@ -35,4 +35,4 @@ def test_the_doctor_finds_nothing_in_a_working_or_stopped_fleet_but_dead_process
         impeded = [("impeded conductors", f"conductor fleet-{number}") for number in (1, 2)]
         findings = (1, [("redis", "redis"), ("beat", "beat"), *impeded])
         until(lambda: findings == doctor(fleet), "the end of beat's lead, and both impediments")
-    assert [] == [each for each in doctor(fleet)[1] if each[0] != "redis"]
+    assert [] == [finding for finding in doctor(fleet)[1] if finding[0] != "redis"]

@@ -41,9 +41,9 @@ def busy(tmp_path_factory):
 
 def clean_and_go_back(fleet, meanwhile):
     """Clean all nodes; call `meanwhile` while they are being cleaned."""
-    before = fleet.newest_event()
+    newest_event = fleet.newest_event()
     fleet.provision(fleet.nodes, "provide")
-    fleet.await_entry("clean wait", before)
+    fleet.await_entry("clean wait", newest_event)
     meanwhile()
     fleet.await_state(fleet.nodes, "available")
     assert {"succeeded"} == {fleet.operation(node, "provide")["state"] for node in fleet.nodes}
@@ -117,12 +117,12 @@ def test_a_conductor_that_was_declared_dead_writes_nothing(tmp_path):
             if stopped():
                 break
         fleet.await_state([its], "available")
-        before = fleet.get(f"nodes/{its}")
+        earlier_node = fleet.get(f"nodes/{its}")
         os.kill(fleet.conductor(1), signal.SIGCONT)
         until(lambda: fleet.operation(its, "provide")["refused"], "the refusal")
         assert fleet.log("step.refused")
         assert [1, 0, 0] == [step["deaths"] for step in fleet.operation(its, "provide")["steps"]]
-        assert before == fleet.get(f"nodes/{its}") | {"conductor": before["conductor"]}
+        assert earlier_node == fleet.get(f"nodes/{its}") | {"conductor": earlier_node["conductor"]}
 
 
 def any_deaths(operation):
@@ -145,8 +145,8 @@ def test_one_of_a_hundred_concurrent_requests_for_a_node_is_accepted(tmp_path):
     with Fleet(tmp_path, conductors=1) as fleet:
         (node,) = fleet.create_nodes(1)
         answers = Counter(
-            each.status_code
-            for each in at_once(lambda _: fleet.request(node, "manage"), range(100))
+            answer.status_code
+            for answer in at_once(lambda _: fleet.request(node, "manage"), range(100))
         )
         assert 1 == answers.pop(202)
         assert {400, 409} >= set(answers)
@@ -167,11 +167,11 @@ def test_requests_for_two_hundred_nodes_are_accepted_at_once_and_executed(tmp_pa
 
 def test_no_process_survives_the_supervisor_and_a_second_supervisor_is_refused(tmp_path):
     with Fleet(tmp_path) as fleet:
-        before = fleet.running()
+        pids = fleet.running()
         with Fleet(tmp_path, ready=False) as second:
             assert 1 == second.process.wait(30)
             assert "in use by another ingot up" in second.text()
-        assert before == fleet.running()
+        assert pids == fleet.running()
         fleet.process.kill()
         until(lambda: not fleet.running(), "the end of all")
 
@@ -183,9 +183,9 @@ def test_a_node_that_waits_for_its_agent_survives_a_restart_of_all_processes(tmp
             nodes = fleet.enrol(simulator)
             fleet.provision(nodes, "manage")
             fleet.await_state(nodes, "manageable")
-            before = fleet.newest_event()
+            newest_event = fleet.newest_event()
             fleet.provision(nodes, "provide")
-            fleet.await_entry("clean wait", before)
+            fleet.await_entry("clean wait", newest_event)
         port = fleet.url.rpartition(":")[2]
         with Fleet(tmp_path, "--port", port, conductors=1, **AGENTS) as again:
             again.await_state(nodes, "available")

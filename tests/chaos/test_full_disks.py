@@ -26,38 +26,40 @@ def create(fleet):
 
 def create_until_full(fleet):
     """Enrol nodes until there is no space; return the UUIDs of those that were accepted."""
-    made = []
+    nodes = []
     for _ in range(MANY):
         answer, seconds = create(fleet)
         assert 10 > seconds
         if answer.status_code != 201:
             assert_please_retry(answer)
             assert "The database is full" in answer.text
-            return made
-        made.append(answer.json()["uuid"])
+            return nodes
+        nodes.append(answer.json()["uuid"])
     raise AssertionError(f"{MANY} nodes have found space")
 
 
 def survives(fleet, full):
     """A fleet on a disk that becomes full while half of its nodes are cleaned."""
     outage = Outage(fleet)
-    first, then = outage.nodes[:3], outage.nodes[3:]
+    first_nodes, then = outage.nodes[:3], outage.nodes[3:]
     with outage.watched():
-        fleet.provision(first, "provide")
+        fleet.provision(first_nodes, "provide")
         full.fill()
-        made = create_until_full(fleet)
+        created_nodes = create_until_full(fleet)
         full.fill()
         accepted = [node for node in then if put(fleet, node, "provide")[0].status_code == 202]
-        assert {*outage.nodes, *made} == set(fleet.states()), "a node is half-written, or lost"
+        assert {*outage.nodes, *created_nodes} == set(fleet.states()), (
+            "a node is half-written, or lost"
+        )
         full.empty()
         for node in set(then) - set(accepted):
             until(lambda node=node: put(fleet, node, "provide")[0].status_code == 202, "yes")
         until(lambda: answers(fleet), "an answer of every process")
         fleet.await_state(outage.nodes, "available")
         assert 201 == create(fleet)[0].status_code
-    found = [operation for node in outage.nodes for operation in fleet.operations(node)]
-    assert {"succeeded"} == {each["state"] for each in found}
-    assert 2 * len(outage.nodes) == len(found), "a request was lost or repeated"
+    operations = [operation for node in outage.nodes for operation in fleet.operations(node)]
+    assert {"succeeded"} == {operation["state"] for operation in operations}
+    assert 2 * len(outage.nodes) == len(operations), "a request was lost or repeated"
 
 
 def test_sqlite_and_redis_survive_a_full_disk_that_they_share(tmp_path):
@@ -73,8 +75,8 @@ def folder():
 
 
 def account():
-    found = pwd.getpwnam(postgresql.ACCOUNT)
-    return found.pw_uid, found.pw_gid
+    entry = pwd.getpwnam(postgresql.ACCOUNT)
+    return entry.pw_uid, entry.pw_gid
 
 
 def test_postgresql_survives_full_tables(folder, tmp_path):

@@ -56,8 +56,8 @@ class Strikes:
         folder.mkdir()
         entries = [
             f"any:{point}:{'any' if point in OF_ANY else kind}={action}-{self._mark(kind, point)}"
-            for kind, each in points.items()
-            for point in each
+            for kind, kind_points in points.items()
+            for point in kind_points
         ]
         self.environ = {"INGOT_KILL_POINTS": ",".join(entries)}
 
@@ -79,16 +79,16 @@ def ask(fleet, node, verb, arguments):
         with suppress(requests.ConnectionError):
             url = f"{fleet.url}/v1/nodes/{node}/states"
             body = {"target": "rebooting"} if verb == "power" else {"target": verb, **arguments}
-            what = "power" if verb == "power" else "provision"
-            fleet.http.put(f"{url}/{what}", json=body, timeout=30)
+            target = "power" if verb == "power" else "provision"
+            fleet.http.put(f"{url}/{target}", json=body, timeout=30)
         with suppress(requests.ConnectionError):
-            return len(fleet.operations(node)) > before
+            return len(fleet.operations(node)) > first_count
 
     def known():
         with suppress(requests.ConnectionError):
             return [len(fleet.operations(node))]
 
-    (before,) = until(known, "an answer")
+    (first_count,) = until(known, "an answer")
     until(taken, f"the request to {verb}")
 
 
@@ -110,15 +110,15 @@ def go_through(fleet, nodes, verb, arguments, state, *, struck):
 
 def check(fleet, nodes):
     """No operation failed, no lease is left, and steps were repeated only after a crash."""
-    found = [operation for node in nodes for operation in fleet.operations(node)]
-    assert {"succeeded"} == {each["state"] for each in found}
-    steps = [step for each in found for step in each["steps"]]
+    operations = [operation for node in nodes for operation in fleet.operations(node)]
+    assert {"succeeded"} == {operation["state"] for operation in operations}
+    steps = [step for operation in operations for step in operation["steps"]]
     assert {"done"} == {step["state"] for step in steps}
     assert 2 >= max(step["deaths"] for step in steps)
     assert {None} == {fleet.get(f"nodes/{node}")["reservation"] for node in nodes}
     with fleet.redis() as client:
         until(lambda: not client.keys("ingot:lease:*"), "the end of the last lease")
-    return found
+    return operations
 
 
 def test_nodes_arrive_although_processes_die_at_each_point_of_each_flow(tmp_path):
@@ -129,9 +129,9 @@ def test_nodes_arrive_although_processes_die_at_each_point_of_each_flow(tmp_path
             deaths.allow(verb)
             struck = partial(deaths.done, verb)
             go_through(fleet, nodes, verb, arguments, state, struck=struck)
-        found = check(fleet, nodes)
-        assert {verb for verb, _, _ in LIFE} == {each["kind"] for each in found}
-        assert sum(step["deaths"] for each in found for step in each["steps"])
+        operations = check(fleet, nodes)
+        assert {verb for verb, _, _ in LIFE} == {operation["kind"] for operation in operations}
+        assert sum(step["deaths"] for operation in operations for step in operation["steps"])
 
 
 def test_nodes_arrive_although_a_conductor_is_stopped_and_continued_at_each_point(tmp_path):
@@ -144,7 +144,7 @@ def test_nodes_arrive_although_a_conductor_is_stopped_and_continued_at_each_poin
             stopped = [pid for pid in fleet.pids()["conductors"].values() if fleet.stopped(pid)]
             for pid in stopped:
                 os.kill(pid, signal.SIGCONT)
-        until(lambda: any(each["refused"] for each in check(fleet, nodes)), "a refusal")
+        until(lambda: any(operation["refused"] for operation in check(fleet, nodes)), "a refusal")
         assert fleet.log("step.refused")
 
 

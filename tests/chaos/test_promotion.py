@@ -83,7 +83,7 @@ def test_claims_and_waits_that_a_promoted_standby_has_again_are_given_up(pair):
     conductor.witness = SimpleNamespace(recall=lambda: 0)
     life = Life(conductor, 0)
     life._register()
-    done, attempt = claimed(inside, conductor)
+    done_operation, attempt = claimed(inside, conductor)
     acted, _ = claimed(inside, conductor)  # in progress all the time
     foreign, _ = claimed(inside, other)
     called, polled = waiting(inside, conductor), waiting(inside, conductor)
@@ -97,15 +97,26 @@ def test_claims_and_waits_that_a_promoted_standby_has_again_are_given_up(pair):
     inside.change(Operation, called, state="queued", fence=2)
     fail_over(pair)
     inside.runtime.engine.dispose()
-    states = {each: inside.operation(each).state for each in (done, acted, foreign, called)}
-    assert {done: "running", acted: "running", foreign: "running", called: "waiting"} == states
+    states = {
+        operation: inside.operation(operation).state
+        for operation in (done_operation, acted, foreign, called)
+    }
+    assert {
+        done_operation: "running",
+        acted: "running",
+        foreign: "running",
+        called: "waiting",
+    } == states
     assert life._heartbeat()
     assert ("queued", 2) == (inside.operation(called).state, inside.operation(called).fence)
     assert "waiting" == inside.operation(polled).state
     counts = reconciler.reconcile(inside.runtime, Contact(timeout=0))
     assert 1 == counts["taken_over"]
-    states = {each: inside.operation(each).state for each in (done, acted, foreign)}
-    assert {done: "queued", acted: "running", foreign: "running"} == states
+    states = {
+        operation: inside.operation(operation).state
+        for operation in (done_operation, acted, foreign)
+    }
+    assert {done_operation: "queued", acted: "running", foreign: "running"} == states
     assert life._heartbeat()  # the timeline is known: nothing more is given up
     assert 0 == reconciler.reconcile(inside.runtime, Contact(timeout=0))["taken_over"]
     inside.close()

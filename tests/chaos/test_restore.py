@@ -60,19 +60,19 @@ def test_machines_get_no_order_after_a_restore_until_an_operator_allows_it(tmp_p
             fleet.provision(nodes, "active")  # machines in use from now on
             fleet.await_state(nodes, "active")
             if not stopped:
-                before = orders(simulator)
+                first_orders = orders(simulator)
                 copy(backup, database)
-                look(fleet, simulator, nodes, before)
+                look(fleet, simulator, nodes, first_orders)
         if stopped:
-            before = orders(simulator)
+            first_orders = orders(simulator)
             copy(backup, database)
             with Fleet(tmp_path, conductors=2, restart=True, **SETTINGS) as fleet:
-                look(fleet, simulator, nodes, before)
+                look(fleet, simulator, nodes, first_orders)
 
 
-def look(fleet, simulator, nodes, before):
+def look(fleet, simulator, nodes, first_orders):
     """The restore is detected; machines get no order; an operator's command releases a node."""
-    assert before
+    assert first_orders
     until(
         lambda: {"restored"} == {state[1] for state in fleet.states("fault").values()},
         "the detection of the restore",
@@ -81,7 +81,7 @@ def look(fleet, simulator, nodes, before):
     assert {"clean failed"} <= set(fleet.states().values()) <= {"clean failed", "manageable"}
     end = time.monotonic() + 3  # time for power sync, reconciler, agents, deadlines
     while time.monotonic() < end:
-        assert before == orders(simulator)
+        assert first_orders == orders(simulator)
         time.sleep(0.2)
     assert 400 == fleet.request(nodes[0], "provide").status_code
 
@@ -92,7 +92,7 @@ def look(fleet, simulator, nodes, before):
     fleet.await_state([node], "active")
     assert 202 == fleet.http.delete(f"{fleet.url}/v1/nodes/{node}/maintenance").status_code
     assert [False, None] == [fleet.get(f"nodes/{node}")[name] for name in ("maintenance", "fault")]
-    assert before == orders(simulator)
+    assert first_orders == orders(simulator)
 
 
 # PostgreSQL, with its own tools
@@ -107,14 +107,14 @@ def postgres():
 def tool(program, *words):
     """Run a program of PostgreSQL; return its error messages, empty on success."""
     command = [postgresql.find() / program, *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    return (done.stderr or str(done)) if done.returncode else ""
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return (process.stderr or str(process)) if process.returncode else ""
 
 
 def ingot(fleet, url, *words):
     """Run an operator's command; return its exit status and output."""
     command = [sys.executable, "-m", "workers.cli", *words, "--database", url]
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=ROOT,
         env=fleet.environ,
@@ -123,7 +123,7 @@ def ingot(fleet, url, *words):
         timeout=60,
         check=False,
     )
-    return done.returncode, done.stdout
+    return process.returncode, process.stdout
 
 
 def looks(fleet):
@@ -133,8 +133,8 @@ def looks(fleet):
 
 def unconcerned(fleet):
     """Wait until the work before the backup is older than the guard's margin."""
-    before = looks(fleet)
-    until(lambda: looks(fleet) > before + MARGIN + 5, "checks without work")
+    first_count = looks(fleet)
+    until(lambda: looks(fleet) > first_count + MARGIN + 5, "checks without work")
 
 
 class Night:
@@ -179,16 +179,16 @@ def test_a_dump_restored_under_a_running_service_puts_nodes_worked_on_since_into
         Fleet(tmp_path, "--database", url, conductors=2, restart=True, **SETTINGS) as fleet,
     ):
         night = Night(fleet, simulator, url, dump)
-        before = orders(simulator)
+        first_orders = orders(simulator)
         restore(url, dump)
         until(lambda: in_doubt(fleet) == set(night.nodes), "the detection of the restore")
         status, output = ingot(fleet, url, "doctor", "-o", "json", "--data-dir", str(fleet.data))
-        found = {(finding["check"], finding["subject"]) for finding in json.loads(output)}
+        findings = {(finding["check"], finding["subject"]) for finding in json.loads(output)}
         expected = {("unchecked nodes", f"node {node}") for node in night.nodes}
-        assert (1, expected | {("encryption", "secrets")}) == (status, found)  # it has no key
+        assert (1, expected | {("encryption", "secrets")}) == (status, findings)  # it has no key
         fleet.provision([night.idle], "provide")  # other nodes are not affected
         fleet.await_state([night.idle], "available")
-        assert before == orders(simulator)
+        assert first_orders == orders(simulator)
 
 
 @pytest.mark.slow
@@ -199,7 +199,7 @@ def test_an_operator_declares_a_restore_that_an_emptied_redis_cannot_detect(post
             night = Night(fleet, simulator, url, dump)
             with fleet.redis() as client:
                 client.flushall()
-        before = orders(simulator)
+        first_orders = orders(simulator)
         restore(url, dump)
         status, output = ingot(fleet, url, "db", "restored")
         assert (0, True) == (status, output.endswith("3 nodes are in maintenance\n")), output
@@ -207,7 +207,7 @@ def test_an_operator_declares_a_restore_that_an_emptied_redis_cannot_detect(post
             assert {night.idle, *night.nodes} == in_doubt(fleet)
             end = time.monotonic() + 3
             while time.monotonic() < end:
-                assert before == orders(simulator)
+                assert first_orders == orders(simulator)
                 time.sleep(0.2)
 
 
@@ -228,7 +228,7 @@ def test_a_replica_that_has_lost_seconds_puts_the_nodes_of_these_seconds_into_ma
     )
     with Fleet(tmp_path, "--database", url, conductors=2, **SETTINGS) as fleet:
         nodes = fleet.create_nodes(12)
-        touched, others = nodes[:4], nodes[4:]
+        touched, other_nodes = nodes[:4], nodes[4:]
         fleet.provision(nodes, "manage")
         fleet.await_state(nodes, "manageable")
         unconcerned(fleet)
@@ -241,9 +241,9 @@ def test_a_replica_that_has_lost_seconds_puts_the_nodes_of_these_seconds_into_ma
         until(lambda: answers(fleet), "the new primary")
         until(lambda: in_doubt(fleet) == set(touched), "the notice")
         assert {"manageable"} == set(fleet.states().values()), "nothing was lost"
-        for node in others:
+        for node in other_nodes:
             until(lambda node=node: fleet.request(node, "provide").status_code == 202, "yes")
-        fleet.await_state(others, "available")
+        fleet.await_state(other_nodes, "available")
         assert in_doubt(fleet) == set(touched)
 
 

@@ -35,8 +35,8 @@ def enrol(fleet, count):
     for number in range(count):
         node = str(uuid.uuid5(uuid.NAMESPACE_OID, f"node {number}"))
         is_bad = number % GAP == 0 and len(bad) < count * SHARE
-        more = NO_MACHINE if is_bad else {"driver": "fake-hardware"}
-        fleet._create("nodes", {"uuid": node, **more})
+        fields = NO_MACHINE if is_bad else {"driver": "fake-hardware"}
+        fleet._create("nodes", {"uuid": node, **fields})
         bad |= {node} if is_bad else set()
     return bad
 
@@ -69,31 +69,34 @@ def show(fleet, name):
 
 def victims(fleet):
     """Pids of the processes to kill next: a conductor, beat and the API in turn."""
-    for each in cycle(("conductor", "beat", "api")):
+    for name in cycle(("conductor", "beat", "api")):
         pids = fleet.pids()
-        found = {**pids, "conductor": [*pids["conductors"].values()][:1]}[each]
-        yield found
+        victim_pids = {**pids, "conductor": [*pids["conductors"].values()][:1]}[name]
+        yield victim_pids
 
 
-def kill_until(fleet, name, state, most):
-    """Kill a process after each progress of the rollout, at most `most`, until it is in a state."""
+def kill_until(fleet, name, state, limit):
+    """Kill a process after each progress of the rollout, at most `limit`, until it is in a state."""
     killed = 0
     for pids in victims(fleet):
-        before = show(fleet, name)
-        if before["state"] == state:
+        rollout = show(fleet, name)
+        if rollout["state"] == state:
             break
-        if killed < most:
+        if killed < limit:
             for pid in pids:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             killed += 1
-        until(partial(progressed, fleet, name, before), "progress", 120)
+        until(partial(progressed, fleet, name, rollout), "progress", 120)
     return killed
 
 
-def progressed(fleet, name, before):
+def progressed(fleet, name, earlier_rollout):
     now = show(fleet, name)
-    return any(now[each] != before[each] for each in ("state", "running", "succeeded", "failed"))
+    return any(
+        now[field] != earlier_rollout[field]
+        for field in ("state", "running", "succeeded", "failed")
+    )
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.slow)])
@@ -115,11 +118,13 @@ def test_a_rollout_survives_kills_and_starts_each_node_once(tmp_path, count):
             ended["succeeded"], ended["failed"], ended["running"]
         )  # fmt: skip
         failed = answered(lambda: fleet.get(f"rollouts/{name}/nodes", state="failed"))["nodes"]
-        assert bad == {each["node_uuid"] for each in failed}
+        assert bad == {entry["node_uuid"] for entry in failed}
         assert {"unreachable": len(bad)} == ended["failures"]
-        found = answered(lambda: fleet.get("operations", kind="manage", limit=1000))["operations"]
-        once = Counter(each["node_uuid"] for each in found)
+        operations = answered(lambda: fleet.get("operations", kind="manage", limit=1000))[
+            "operations"
+        ]
+        once = Counter(operation["node_uuid"] for operation in operations)
         assert count == len(once)
         assert {1} == set(once.values()), "each node has one operation"
-        states = Counter(each["state"] for each in found)
+        states = Counter(operation["state"] for operation in operations)
         assert {"succeeded": count - len(bad), "failed": len(bad)} == states

@@ -35,7 +35,7 @@ def test_all_passwords_are_known_and_nowhere_to_be_read(programs, tmp_path):
             site.start("c-1")
             until(lambda: rotation.rotations(site)["succeeded"] >= 3, "rotations")
 
-        verdict, _ = rotation.run(site, harm, clients=3, rest=120)
+        verdict, _ = rotation.run(site, harm, clients=3, rest_limit=120)
     assert {} == dict(verdict.wrong)
 
 
@@ -55,8 +55,8 @@ class Known:
         self.stored = stored
 
     def rows(self):
-        first = {"redfish_password": "one"}, {}
-        return {"n-0": first, "n-1": ({"redfish_password": "old"}, self.stored)}
+        row = {"redfish_password": "one"}, {}
+        return {"n-0": row, "n-1": ({"redfish_password": "old"}, self.stored)}
 
     def account(self, number):
         return {"password": ("one", "two")[number]}

@@ -35,7 +35,7 @@ def test_nothing_is_lost_in_a_short_storm(tmp_path):
         not_run(str(error))
     with Site(tmp_path, nodes=10, seed=SEED, conductors=2, apis=1, **SOON) as site:
         storm, ledger, verdict, _ = run.storm(
-            site, minutes=0.35, gap=0.6, clients=3, rest=120, say=print
+            site, minutes=0.35, gap=0.6, clients=3, rest_limit=120, say=print
         )
     assert {} == {row: wrong for row, wrong in verdict.wrong.items() if wrong}
     assert 5 < storm.counts.total()
@@ -64,21 +64,21 @@ def test_a_second_order_is_excused_if_its_process_was_stopped_and_refused(
 
 
 class Database:
-    """A database with a site's interface; `who` names the process that queries."""
+    """A database with a site's interface; `role` names the process that queries."""
 
     def __init__(self, url):
         self.url = url
 
-    def query(self, text, *values, who="judge.1"):
-        with psycopg.connect(self.url, autocommit=True, application_name=who) as session:
-            found = session.execute(text, values or None)
-            return found.fetchall() if found.description else []
+    def query(self, text, *values, role="judge.1"):
+        with psycopg.connect(self.url, autocommit=True, application_name=role) as session:
+            cursor = session.execute(text, values or None)
+            return cursor.fetchall() if cursor.description else []
 
 
 WAIT = "UPDATE operations SET state = 'waiting'"
 
 
-@pytest.mark.parametrize(("who", "change", "foreign"), [
+@pytest.mark.parametrize(("role", "change", "foreign"), [
     ("c-1.1", WAIT, 0),  # the claimant
     ("c-1.2", WAIT, 1),  # the next life of the same conductor
     ("c-2.1", WAIT, 1),
@@ -88,7 +88,7 @@ WAIT = "UPDATE operations SET state = 'waiting'"
     ("api-1.1", f"{WAIT}, fence = fence + 1", 1),
 ])  # fmt: skip
 def test_the_audit_finds_records_by_processes_that_do_not_hold_the_step(
-    postgresql_server, migrated_postgresql, who, change, foreign
+    postgresql_server, migrated_postgresql, role, change, foreign
 ):
     database = Database(postgresql_server.database(migrated_postgresql))
     engine = connections.connect(database.url)
@@ -103,8 +103,8 @@ def test_the_audit_finds_records_by_processes_that_do_not_hold_the_step(
         session.add(OperationStep(operation_id=operation.id, **step))
     engine.dispose()
     audit.lay(database)
-    database.query("UPDATE operations SET state = 'running', claim = 't'", who="c-1.1")
-    database.query(f"BEGIN; {change}; COMMIT", who=who)
+    database.query("UPDATE operations SET state = 'running', claim = 't'", role="c-1.1")
+    database.query(f"BEGIN; {change}; COMMIT", role=role)
     assert foreign == len(audit.written_by_others(database))
     postgresql_server.drop(database.url)
 
@@ -148,9 +148,9 @@ def test_the_judge_finds_events_that_are_missing_repeated_or_out_of_order(number
     assert wrong <= set(ROWS)
 
 
-def entry(kind, what, detail=None, *, at=0, mark=None):
+def entry(kind, summary, detail=None, *, at=0, mark=None):
     step = {"ingot_step": mark} if mark else {}
-    return {"kind": kind, "what": what, "detail": detail, "at": at, "step": step}
+    return {"kind": kind, "what": summary, "detail": detail, "at": at, "step": step}
 
 
 WRITE = "execute_deploy_step deploy.write_image"

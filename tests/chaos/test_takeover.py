@@ -62,7 +62,7 @@ class Callers:
         for thread in self.threads:
             thread.join(70)
 
-    def ask(self, what, method, path, bodies, nodes, before=lambda _node: None):
+    def ask(self, kind, method, path, bodies, nodes, prepare=lambda _node: None):
         """Start sending requests, with the bodies in turn."""
 
         def work():
@@ -71,13 +71,13 @@ class Callers:
                 body = bodies[turn % len(bodies)]
                 turn += 1
                 for node in nodes:
-                    before(node)
+                    prepare(node)
                     begun = time.monotonic()
                     answer = self.fleet.http.request(
                         method, f"{self.fleet.url}/v1/nodes/{node}{path}", json=body, timeout=70
                     )
                     took = time.monotonic() - begun
-                    self.answers.append((what, answer.status_code, begun, took, answer.text))
+                    self.answers.append((kind, answer.status_code, begun, took, answer.text))
                 self.done.wait(0.02)
 
         thread = threading.Thread(target=work, daemon=True)
@@ -85,15 +85,15 @@ class Callers:
         self.threads.append(thread)
 
     def refused(self):
-        return [(what, status, text) for what, status, _, _, text in self.answers if status >= 400]
+        return [(kind, status, text) for kind, status, _, _, text in self.answers if status >= 400]
 
     def longest(self, since):
         """Return kind -> seconds of the longest request that ended after a time."""
-        found = {}
-        for what, _, begun, took, _ in self.answers:
+        seconds = {}
+        for kind, _, begun, took, _ in self.answers:
             if begun + took >= since:
-                found[what] = max(found.get(what, 0), round(took, 1))
-        return found
+                seconds[kind] = max(seconds.get(kind, 0), round(took, 1))
+        return seconds
 
 
 def moment(line):
@@ -106,8 +106,8 @@ def resumed(fleet, killed):
 
 
 def owned(fleet, name, nodes):
-    found = fleet.states("conductor")
-    return [node for node in nodes if found[node][1] == name]
+    states = fleet.states("conductor")
+    return [node for node in nodes if states[node][1] == name]
 
 
 def powered(fleet, node):
@@ -124,15 +124,19 @@ def open_consoles(fleet, nodes):
 
 def consoles(fleet, node):
     """Return the states of a node's operations on its console, the oldest first."""
-    found = fleet.operations(node)
-    return [each["state"] for each in reversed(found) if each["kind"] == "console"]
+    operations = fleet.operations(node)
+    return [
+        operation["state"] for operation in reversed(operations) if operation["kind"] == "console"
+    ]
 
 
 def console_runs_on(fleet, node):
     """Return the conductor that started a node's console last."""
-    last = next(operation for operation in fleet.operations(node) if operation["kind"] == "console")
+    last_operation = next(
+        operation for operation in fleet.operations(node) if operation["kind"] == "console"
+    )
     assert fleet.get(f"nodes/{node}")["console_enabled"]
-    return last["steps"][-1]["conductor"]
+    return last_operation["steps"][-1]["conductor"]
 
 
 @pytest.mark.parametrize(
@@ -229,9 +233,9 @@ def test_a_rolling_restart_disturbs_no_operation(tmp_path):
             os.kill(pid, signal.SIGTERM)
             until(partial(is_replaced, fleet, number, pid), "the restart of the conductor")
             fleet.await_state(nodes, state)
-        found = [operation for node in nodes for operation in fleet.operations(node)]
-        assert {"succeeded": 120} == Counter(each["state"] for each in found)
-        assert {0} == {step["deaths"] for each in found for step in each["steps"]}
+        operations = [operation for node in nodes for operation in fleet.operations(node)]
+        assert {"succeeded": 120} == Counter(operation["state"] for operation in operations)
+        assert {0} == {step["deaths"] for operation in operations for step in operation["steps"]}
         assert [] == fleet.log("operation.taken_over")
         handed = fleet.log("operation.redispatched")
         assert handed, "no operation was redispatched"
@@ -251,7 +255,7 @@ def goes_on(fleet, handed):
         for line in fleet.log("step.acted")
         if line["operation"] == handed["operation"] and line["role"] != handed["role"]
     ]
-    return max(0, min(after for after in acted if after > -1))  # the line comes after the commit
+    return max(0, min(delay for delay in acted if delay > -1))  # the line comes after the commit
 
 
 def is_replaced(fleet, number, pid):
@@ -288,12 +292,12 @@ class Owners:
 
     def _look(self):
         for node, (_, name) in self.fleet.states("conductor").items():
-            seen = self.of.setdefault(node, [name])
-            if name != seen[-1]:
-                seen.append(name)
+            names = self.of.setdefault(node, [name])
+            if name != names[-1]:
+                names.append(name)
 
     def now(self):
-        return {node: seen[-1] for node, seen in self.of.items()}
+        return {node: names[-1] for node, names in self.of.items()}
 
 
 @contextmanager
@@ -330,22 +334,24 @@ def test_a_joining_conductor_takes_its_nodes_and_returns_them_and_no_other_node_
         assert 4 < len(mine) < 17, "about a quarter of 40"
         with Owners(fleet) as owners:
             assert theirs == owners.now()
-            before = fleet.newest_event()
+            newest_event = fleet.newest_event()
             fleet.provision(nodes, "provide")
-            fleet.await_entry("clean wait", before)
+            fleet.await_entry("clean wait", newest_event)
             with fourth(fleet):
                 until(lambda: owners.now() == with_it, "its nodes")
                 fleet.await_state(nodes, "available")
-                before = fleet.newest_event()
+                newest_event = fleet.newest_event()
                 fleet.provision(nodes, "active")
-                fleet.await_entry("wait call-back", before)
+                fleet.await_entry("wait call-back", newest_event)
             until(lambda: owners.now() == theirs, "the owners of before")
             fleet.await_state(nodes, "active")
-        for node, seen in owners.of.items():
+        for node, names in owners.of.items():
             moves = [theirs[node], "fleet-4", theirs[node]] if node in mine else [theirs[node]]
-            assert moves == seen
-        found = [operation for node in nodes for operation in fleet.operations(node)]
-        assert {"succeeded": 120} == Counter(each["state"] for each in found)
-        assert {0} == {step["deaths"] for each in found for step in each["steps"]}
-        assert {0} == {each["refused"] for each in found}
-        assert "fleet-4" in {step["conductor"] for each in found for step in each["steps"]}
+            assert moves == names
+        operations = [operation for node in nodes for operation in fleet.operations(node)]
+        assert {"succeeded": 120} == Counter(operation["state"] for operation in operations)
+        assert {0} == {step["deaths"] for operation in operations for step in operation["steps"]}
+        assert {0} == {operation["refused"] for operation in operations}
+        assert "fleet-4" in {
+            step["conductor"] for operation in operations for step in operation["steps"]
+        }

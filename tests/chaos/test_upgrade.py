@@ -38,7 +38,7 @@ def git(*words):
 @pytest.fixture(scope="module")
 def previous(tmp_path_factory):
     """Folder with the release before this one."""
-    names = (each for each in PREVIOUS if git("rev-parse", "--verify", f"{each}^{{commit}}"))
+    names = (name for name in PREVIOUS if git("rev-parse", "--verify", f"{name}^{{commit}}"))
     name = next(names, None)
     if name is None:
         pytest.skip("the previous release is not in this clone; its data is, see below")
@@ -127,23 +127,23 @@ def test_two_releases_share_the_work_of_a_fleet_and_take_over_from_each_other(tm
         )
         assert {"fleet-1", "old-1"} == set(workers)
 
-        before = fleet.newest_event()
+        newest_event = fleet.newest_event()
         ask(fleet, nodes, "active")  # the older conductor dies; the newer one continues
-        fleet.await_entry("wait call-back", before)
+        fleet.await_entry("wait call-back", newest_event)
         fleet.old["conductor"].kill()
         fleet.await_state(nodes, "active")
 
         older = Older(fleet, previous)
         fleet.old["conductor"] = older.start("conductor", "--name", "old-1")
         until(lambda: alive(fleet) == {"fleet-1", "old-1"}, "its return")
-        before = fleet.newest_event()
+        newest_event = fleet.newest_event()
         ask(fleet, nodes, "deleted")  # and now the other way round
-        fleet.await_entry("clean wait", before)
+        fleet.await_entry("clean wait", newest_event)
         os.kill(fleet.conductor(1), signal.SIGKILL)
         fleet.await_state(nodes, "available")
         older.log.close()
-        found = [operation for node in nodes for operation in fleet.operations(node)]
-        assert {"succeeded": 48} == Counter(each["state"] for each in found)
+        operations = [operation for node in nodes for operation in fleet.operations(node)]
+        assert {"succeeded": 48} == Counter(operation["state"] for operation in operations)
 
 
 #: No message is sent again.
@@ -162,8 +162,8 @@ def deliver(fleet, message):
 def test_a_message_of_a_later_release_is_forwarded(frozen):
     message = json.loads((FROZEN / "message.json").read_text())
     message["headers"]["ingot_version"] = release.UNDERSTOOD + 1
-    (node, operation, *_), keys, more = json.loads(base64.b64decode(message["body"]))
-    body = [[node, operation, {"of": "another shape"}], keys, more]
+    (node, operation, *_), keys, embed = json.loads(base64.b64decode(message["body"]))
+    body = [[node, operation, {"of": "another shape"}], keys, embed]
     message["body"] = base64.b64encode(json.dumps(body).encode()).decode()
     with Fleet(frozen, conductors=1, **SELDOM) as fleet:
         deliver(fleet, json.dumps(message))
@@ -197,10 +197,10 @@ def fill(url, upgrade, config):
 
 def insert_rows(connection, tables):
     """Insert the rows of the older release; their times are shifted so that deadlines are ahead."""
-    found = json.loads((FROZEN / "rows.json").read_text())
-    newest = max(datetime.fromisoformat(row["created_at"]) for row in found["operations"])
+    rows_by_table = json.loads((FROZEN / "rows.json").read_text())
+    newest = max(datetime.fromisoformat(row["created_at"]) for row in rows_by_table["operations"])
     passed = utcnow() - newest
-    for name, rows in found.items():
+    for name, rows in rows_by_table.items():
         columns = tables.tables[name].c
         times = {column.name for column in columns if isinstance(column.type, DateTime)}
         moved = [

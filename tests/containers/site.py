@@ -50,12 +50,12 @@ REMOVING = re.compile(r"compose (down|up .*--force-recreate)")
 PATIENCE = float(os.environ.get("PATIENCE", "600"))
 
 
-def until(condition, what, seconds=PATIENCE):
-    """Wait for a condition, and return its value. Raises Failed with `what()`."""
+def until(condition, trouble, seconds=PATIENCE):
+    """Wait for a condition, and return its value. Raises Failed with `trouble()`."""
     end = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > end:
-            raise Failed(f"not within {seconds:.0f} s: {what()}")
+            raise Failed(f"not within {seconds:.0f} s: {trouble()}")
         time.sleep(1)
     return value
 

@@ -112,8 +112,8 @@ class Machine:
 
 
 @contextmanager
-def running(folder: Path, machine=None, more=""):
-    """Run a machine behind its BMC; stop both at the end. more: settings of the emulator."""
+def running(folder: Path, machine=None, settings=""):
+    """Run a machine behind its BMC; stop both at the end. settings: more lines for the emulator."""
     machine = machine or Machine()
     port = free_port()
     config = folder / "emulator.py"
@@ -126,7 +126,7 @@ def running(folder: Path, machine=None, more=""):
         f"SUSHY_EMULATOR_STATE_DIR = {str(folder)!r}\n"
         f"EXTERNAL_NOTIFICATION_URL = {machine.url!r}\n"
         f"SUSHY_EMULATOR_FAKE_SYSTEMS = [{{'uuid': {UUID!r}, 'name': 'e2e', 'power_state': 'Off',"
-        f" 'external_notifier': True, 'nics': [{{'mac': {MAC!r}, 'ip': '127.0.0.1'}}]}}]\n{more}"
+        f" 'external_notifier': True, 'nics': [{{'mac': {MAC!r}, 'ip': '127.0.0.1'}}]}}]\n{settings}"
     )
     program = shutil.which("sushy-emulator", path=str(Path(sys.executable).parent))
     with open(folder / "emulator.log", "wb") as log:

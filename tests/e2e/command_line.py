@@ -29,9 +29,9 @@ class Answer(NamedTuple):
         return json.loads("\n".join(self.lines))
 
 
-def environment(url, **more):
-    kept = {name: value for name, value in os.environ.items() if name not in OTHERS}
-    return {**kept, "INGOT_URL": url, "TERM": "xterm-256color", **more}
+def environment(url, **variables):
+    inherited_variables = {name: value for name, value in os.environ.items() if name not in OTHERS}
+    return {**inherited_variables, "INGOT_URL": url, "TERM": "xterm-256color", **variables}
 
 
 def piped(url, *words, stdin="", **environ):
@@ -44,17 +44,17 @@ def on_terminal(url, *words, width=80, answer="", **environ):
     """Run the command on a terminal of a width. answer: input from the terminal."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    with open(slave, "r+b", buffering=0) as own:
+    with open(slave, "r+b", buffering=0) as command_end:
         process = programs.start(
             "workers.ingot:main", argv=words, environ=environment(url, **environ),
-            stdin=own, stdout=own, stderr=own,
+            stdin=command_end, stdout=command_end, stderr=command_end,
         )  # fmt: skip
     os.write(master, answer.encode())
-    written = b""
+    output = b""
     with open(master, "rb", buffering=0) as terminal:
         try:
             while piece := terminal.read(4096):
-                written += piece
+                output += piece
         except OSError:  # on Linux: the other end is closed
             pass
-    return Answer(process.wait(PATIENCE), written.decode().replace("\r\n", "\n").splitlines(), [])
+    return Answer(process.wait(PATIENCE), output.decode().replace("\r\n", "\n").splitlines(), [])

@@ -67,9 +67,9 @@ def interpreter():
 def _any_python():
     """A Python that the agent's user can start, with the modules to create an environment."""
     names = ("python3.11", "python3", "python3.12", "python3.13")
-    found = [sys._base_executable, *(shutil.which(name, path=os.defpath) for name in names)]
+    paths = [sys._base_executable, *(shutil.which(name, path=os.defpath) for name in names)]
     question = "import ssl, sys, venv; sys.exit(sys.version_info < (3, 11))"
-    for python in filter(None, found):
+    for python in filter(None, paths):
         try:
             check = subprocess.run(
                 [python, "-I", "-c", question], check=False, capture_output=True, cwd="/", **user()
@@ -88,13 +88,13 @@ def _install(python, venv):
         [*pip, "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", REQUIREMENTS],
     ):
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command, check=False, capture_output=True, text=True, timeout=240, umask=0o022
             )
         except subprocess.TimeoutExpired:
             not_run("ironic-python-agent could not be installed in time")
-        if done.returncode:
-            not_run(f"ironic-python-agent could not be installed: {done.stderr[-300:]}")
+        if process.returncode:
+            not_run(f"ironic-python-agent could not be installed: {process.stderr[-300:]}")
 
 
 class RealMachine(Machine):

@@ -109,8 +109,8 @@ class RealNeutron:
 
     def vlan(self, port):
         """VLAN of a port of the switch; None: it has none."""
-        found = real_switch.vsctl(self.folder, "get", "port", port, "tag").strip()
-        return None if found == "[]" else int(found)
+        tag = real_switch.vsctl(self.folder, "get", "port", port, "tag").strip()
+        return None if tag == "[]" else int(tag)
 
 
 @contextmanager

@@ -46,8 +46,8 @@ def vsctl(folder, *arguments):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def start(scope, command, **how):
-    process = subprocess.Popen(command, **how)
+def start(scope, command, **options):
+    process = subprocess.Popen(command, **options)
     scope.callback(process.wait, 30)
     scope.callback(process.terminate)
     return process

@@ -45,17 +45,17 @@ class Site:
 
     def run(self, *words):
         role = words[0]
-        own = {"INGOT_DATABASE_CONNECTION": self.database("owner" if role == "db" else role)}
+        variables = {"INGOT_DATABASE_CONNECTION": self.database("owner" if role == "db" else role)}
         if role != "db":
-            own["INGOT_BROKER_URL"] = self.broker(role)
+            variables["INGOT_BROKER_URL"] = self.broker(role)
         with (self.folder / f"{role}.log").open("a") as log:
             if role in self.preloads:
                 return subprocess.Popen(
                     [sys.executable, "-m", "workers.cli", *words], cwd=ROOT, stderr=log, stdout=log,
-                    env=self.environ | own | self.preloads[role],
+                    env=self.environ | variables | self.preloads[role],
                 )  # fmt: skip
             return programs.start(
-                "workers.cli:main", argv=words, environ=self.environ | own, stderr=log, stdout=log,
+                "workers.cli:main", argv=words, environ=self.environ | variables, stderr=log, stdout=log,
             )  # fmt: skip
 
     def start(self, *upgrade):
@@ -79,8 +79,8 @@ class Site:
         self.request("PUT", f"nodes/{node}/states/provision", target=verb)
 
         def arrived():
-            shown = self.request("GET", f"nodes/{node}").json()
-            return shown["provision_state"] == state and not shown["reservation"]
+            document = self.request("GET", f"nodes/{node}").json()
+            return document["provision_state"] == state and not document["reservation"]
 
         until(arrived, f"{state}; {self.text()[-3000:]}")
 

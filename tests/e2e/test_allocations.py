@@ -17,8 +17,8 @@ def allocate(fleet, **fields):
 
 
 def states(fleet):
-    found = fleet.get("allocations", limit=1000)["allocations"]
-    return {each["uuid"]: each["state"] for each in found}
+    allocations = fleet.get("allocations", limit=1000)["allocations"]
+    return {allocation["uuid"]: allocation["state"] for allocation in allocations}
 
 
 def test_every_allocation_gets_a_node_and_releases_it(tmp_path):
@@ -29,11 +29,11 @@ def test_every_allocation_gets_a_node_and_releases_it(tmp_path):
         fleet.provision(nodes, "provide")
         fleet.await_state(nodes, "available")
 
-        first = [allocate(fleet) for _ in range(COUNT // 2)]
+        first_names = [allocate(fleet) for _ in range(COUNT // 2)]
         os.kill(fleet.conductor(1), signal.SIGKILL)
         fleet.redis().flushall()
-        rest = [allocate(fleet) for _ in range(COUNT // 2)]
-        names = [*first, *rest]
+        other_names = [allocate(fleet) for _ in range(COUNT // 2)]
+        names = [*first_names, *other_names]
         until(lambda: set(states(fleet).values()) == {"active"}, "every allocation active")
         assert set(names) == {instance for _, instance in fleet.states("instance_uuid").values()}
 

@@ -49,7 +49,7 @@ def simulated(_folder):
 
 @contextmanager
 def emulated(folder):
-    with bare_metal.running(folder, more=PARTS) as machine:
+    with bare_metal.running(folder, settings=PARTS) as machine:
         yield machine
 
 

@@ -31,7 +31,7 @@ def site(tmp_path_factory):
         ) as fleet,
     ):  # fmt: skip
         fleet.http.headers["X-OpenStack-Ironic-API-Version"] = "1.115"
-        nodes = fleet.enrol(simulator, made=True)
+        nodes = fleet.enrol(simulator, ramdisk=True)
         fleet.provision(nodes, "manage")
         fleet.await_state(nodes, "manageable")
         for node in nodes[2:]:
@@ -51,7 +51,7 @@ def handed_out(fleet, node):
 
 
 def boots_of(machine):
-    return [each["what"] for each in machine.log if "boots the agent" in each["what"]]
+    return [entry["what"] for entry in machine.log if "boots the agent" in entry["what"]]
 
 
 @pytest.mark.parametrize(

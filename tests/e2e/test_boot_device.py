@@ -24,7 +24,7 @@ def test_a_deployed_machine_is_told_to_boot_its_disk_at_each_start_whichever_con
 
         def starts_from_disk():
             """Whether the last boot order is the disk, and the machine runs from it."""
-            orders = [each["detail"] for each in machine.log if each["what"] == "boot device"]
+            orders = [entry["detail"] for entry in machine.log if entry["what"] == "boot device"]
             machine.log.clear()
             return orders[-1:] == [FROM_DISK] and machine.runs == "instance"
 
@@ -33,11 +33,11 @@ def test_a_deployed_machine_is_told_to_boot_its_disk_at_each_start_whichever_con
             assert answer.status_code in (202, 204), answer.text
 
         def power(state):
-            before = machine.boots
+            boots = machine.boots
             put("states/power", {"target": state})
             until(lambda: not fleet.get(f"nodes/{node}")["reservation"], state)
             if state != "power off":
-                until(lambda: machine.boots > before and machine.runs == "instance", state)
+                until(lambda: machine.boots > boots and machine.runs == "instance", state)
 
         for verb, state in (("manage", "manageable"), ("provide", "available")):
             fleet.provision([node], verb)
@@ -69,5 +69,5 @@ def test_a_deployed_machine_is_told_to_boot_its_disk_at_each_start_whichever_con
         power("rebooting")
         power("rebooting")
         from_network = FROM_DISK | {"BootSourceOverrideTarget": "Pxe"}
-        orders = [each["detail"] for each in machine.log if each["what"] == "boot device"]
+        orders = [entry["detail"] for entry in machine.log if entry["what"] == "boot device"]
         assert [from_network] * 3 == orders  # by the request, and before each start

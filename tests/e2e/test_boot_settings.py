@@ -13,17 +13,17 @@ PACE = {"boot_seconds": 0.3, "heartbeat_gap": 0.3, "retry_factor": 0.05, "step_s
 @pytest.fixture(scope="module")
 def boots():
     """(number of the machine, what boots, boot mode, secure boot) of each boot."""
-    seen, record = [], Machine.record
+    seen_boots, record = [], Machine.record
 
-    def note(machine, kind, what, *details, **more):
-        if kind == "machine" and what.startswith("boots"):
-            system = "agent" if what.startswith("boots the agent") else "instance"
-            seen.append((machine.number, system, machine.boot_mode, machine.secure_boot_now))
-        record(machine, kind, what, *details, **more)
+    def note(machine, kind, summary, *details, **facts):
+        if kind == "machine" and summary.startswith("boots"):
+            system = "agent" if summary.startswith("boots the agent") else "instance"
+            seen_boots.append((machine.number, system, machine.boot_mode, machine.secure_boot_now))
+        record(machine, kind, summary, *details, **facts)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Machine, "record", note)
-        yield seen
+        yield seen_boots
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def site(tmp_path_factory, boots):
         ) as fleet,
     ):  # fmt: skip
         fleet.http.headers["X-OpenStack-Ironic-API-Version"] = "1.115"
-        nodes = fleet.enrol(simulator, made=True)
+        nodes = fleet.enrol(simulator, ramdisk=True)
         fleet.provision(nodes, "manage")
         fleet.await_state(nodes, "manageable")
         change(fleet, nodes[1], "boot_interface", "ipxe")

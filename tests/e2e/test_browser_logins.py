@@ -45,17 +45,17 @@ def browser(fleet):
 
 
 def test_a_person_signs_in_works_and_signs_out(fleet, browser, issuer):
-    url, own = fleet.url, {"Origin": fleet.url}
+    url, origin = fleet.url, {"Origin": fleet.url}
     assert 401 == browser.get(f"{url}/v1/nodes").status_code
     ways = browser.get(f"{url}/v1/login").json()
     assert {"strategy": "local", "oidc": True, "user": None}.items() <= ways.items()
 
     landed = browser.get(f"{url}/v1/login/oidc")
-    assert [302, 302, 302] == [each.status_code for each in landed.history]
+    assert [302, 302, 302] == [answer.status_code for answer in landed.history]
     assert f"{url}/ui" == landed.url
     assert "jane" == browser.get(f"{url}/v1/login").json()["user"]
-    made = browser.post(f"{url}/v1/nodes", json={"driver": "fake-hardware"}, headers=own)
-    assert 201 == made.status_code, made.text
+    answer = browser.post(f"{url}/v1/nodes", json={"driver": "fake-hardware"}, headers=origin)
+    assert 201 == answer.status_code, answer.text
     forged = browser.post(
         f"{url}/v1/nodes", json={"driver": "fake-hardware"}, headers={"Origin": issuer.url}
     )
@@ -64,7 +64,7 @@ def test_a_person_signs_in_works_and_signs_out(fleet, browser, issuer):
     header = {"Authorization": f"Bearer {issuer.token(aud=openid.AUDIENCE)}"}
     assert 200 == fleet.http.get(f"{url}/v1/conductors", headers=header).status_code
 
-    assert 204 == browser.post(f"{url}/v1/logout", headers=own).status_code
+    assert 204 == browser.post(f"{url}/v1/logout", headers=origin).status_code
     for headers in ({}, {"X-Auth-Token": text}):
         assert 401 == browser.get(f"{url}/v1/nodes", headers=headers).status_code
     files = [path for path in fleet.data.rglob("*") if path.is_file()]
@@ -74,13 +74,13 @@ def test_a_person_signs_in_works_and_signs_out(fleet, browser, issuer):
 
 
 def test_the_first_admin_signs_in_with_the_password(fleet, browser):
-    url, own = fleet.url, {"Origin": fleet.url}
+    url, origin = fleet.url, {"Origin": fleet.url}
     password = (fleet.data / "admin-password").read_text().strip()
     wrong = {"username": "admin", "password": "wrong"}
-    assert 401 == browser.post(f"{url}/v1/login", json=wrong, headers=own).status_code
+    assert 401 == browser.post(f"{url}/v1/login", json=wrong, headers=origin).status_code
     right = wrong | {"password": password}
     for _ in range(4):  # by all processes of the API
-        assert 200 == browser.post(f"{url}/v1/login", json=right, headers=own).status_code
+        assert 200 == browser.post(f"{url}/v1/login", json=right, headers=origin).status_code
         assert 200 == browser.get(f"{url}/v1/conductors").status_code
     actions = browser.get(f"{url}/v1/audit?action=authenticate").json()["audit"]
     assert {("authenticate/login", "admin")} <= {

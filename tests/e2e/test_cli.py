@@ -56,9 +56,9 @@ def process(fleet):
         return started[-1]
 
     yield start
-    for each in started:
-        each.kill()
-        each.communicate()
+    for child in started:
+        child.kill()
+        child.communicate()
 
 
 @pytest.fixture
@@ -106,14 +106,17 @@ def test_waiting_reports_each_step_as_it_ends(process, fleet, node, tmp_path):
     steps = tmp_path / "steps.json"
     steps.write_text(json.dumps([CACHE, RESET, LONG]))
     cleaning = process("node", "provision-state", node, "clean", "--clean-steps", steps, "--wait")
-    first = cleaning.stderr.readline()
+    first_line = cleaning.stderr.readline()
     assert fleet.operations(node)[0]["state"] in ("running", "waiting")
-    rest = cleaning.stderr.read()  # `communicate` would miss text that came with the first line
+    # `communicate` would miss text that came with the first line
+    later_lines = cleaning.stderr.read()
     assert f"{node}: manageable, power off\n" == cleaning.stdout.read()
     assert 0 == cleaning.wait(60)
-    done = [f"{step['interface']}.{step['step']}" for step in fleet.operations(node)[0]["steps"]]
-    assert done == labels(first + rest)
-    assert {"bios.cache_bios_settings", "bios.factory_reset", "power.wait"} <= set(done)
+    step_labels = [
+        f"{step['interface']}.{step['step']}" for step in fleet.operations(node)[0]["steps"]
+    ]
+    assert step_labels == labels(first_line + later_lines)
+    assert {"bios.cache_bios_settings", "bios.factory_reset", "power.wait"} <= set(step_labels)
 
 
 def test_on_a_terminal_the_step_under_way_is_shown(process, node):
@@ -201,15 +204,15 @@ def test_a_node_is_retired(ingot, node):
 
 
 def test_steps_are_listed_once_they_are_known(ingot, node):
-    found = read(ingot, "node", "clean-steps", node)
-    priorities = [each["priority"] for each in found]
+    steps = read(ingot, "node", "clean-steps", node)
+    priorities = [step["priority"] for step in steps]
     assert sorted(priorities, reverse=True) == priorities
-    due = read(ingot, "node", "clean-steps", node, "--min-priority", "1")
-    assert [each for each in found if each["priority"] >= 1] == due
-    assert due == read(ingot, "node", "clean-steps", node, "--min_priority", "1")
-    assert 0 < len(due) < len(found)
+    automatic_steps = read(ingot, "node", "clean-steps", node, "--min-priority", "1")
+    assert [step for step in steps if step["priority"] >= 1] == automatic_steps
+    assert automatic_steps == read(ingot, "node", "clean-steps", node, "--min_priority", "1")
+    assert 0 < len(automatic_steps) < len(steps)
     assert "settings (required)" in ingot("node", "clean-steps", node).stdout
-    assert "deploy" in [each["step"] for each in read(ingot, "node", "deploy-steps", node)]
+    assert "deploy" in [step["step"] for step in read(ingot, "node", "deploy-steps", node)]
     ingot("node", "set", node, "--deploy-interface", "direct")
     unknown = ingot("node", "clean-steps", node, status=3)
     assert "has not listed its steps yet" in unknown.stderr
@@ -241,11 +244,11 @@ def test_power_and_maintenance(ingot, fleet, node):
     )
     ingot("node", "power", node, "off", "--soft", "--timeout", "10", "--wait", "60")
     ingot("node", "maintenance", node, "on", "--reason", "a fan")
-    shown = fleet.get(f"nodes/{node}")
+    document = fleet.get(f"nodes/{node}")
     assert ("power off", True, "a fan") == (
-        shown["power_state"],
-        shown["maintenance"],
-        shown["maintenance_reason"],
+        document["power_state"],
+        document["maintenance"],
+        document["maintenance_reason"],
     )
     ingot("node", "maintenance", node, "off")
     assert not fleet.get(f"nodes/{node}")["maintenance"]
@@ -257,7 +260,7 @@ def test_the_history_of_a_node_is_shown(ingot, node):
     assert ["power.read"] == [f"{step['interface']}.{step['step']}" for step in operation["steps"]]
     assert "read" in ingot("node", "operation", manage["uuid"]).stdout
     assert ["The node was verified."] == [
-        each["event"] for each in read(ingot, "node", "history", node)
+        entry["event"] for entry in read(ingot, "node", "history", node)
     ]
     (conductor,) = read(ingot, "conductor", "list")
     assert ("fleet-1", True) == (conductor["hostname"], conductor["alive"])
@@ -274,35 +277,35 @@ def test_events_are_listed_and_followed(ingot, fleet, node, process):
     events = read(ingot, "events", "--node", node, "--limit", "100")
     assert ["node.created", "manageable"] == [events[0]["type"], events[-1]["after"]]
     assert events[-3:] == read(ingot, "events", "--node", node, "--limit", "3")
-    before = events[-2]["sequence"]
-    words = ("--follow", "--node", node, "--after", str(before), "-o", "json")
+    position = events[-2]["sequence"]
+    words = ("--follow", "--node", node, "--after", str(position), "-o", "json")
     following = process("events", *words)
     assert events[-1] == json.loads(following.stdout.readline()), "those that have occurred"
     for reason in ("a", "b"):
         ingot("node", "maintenance", node, "on", "--reason", reason)
         if reason == "a":
-            first = json.loads(following.stdout.readline())
+            first_event = json.loads(following.stdout.readline())
             for pid in (killed := set(fleet.pids()["api"])):
                 os.kill(pid, signal.SIGKILL)
             until(lambda: killed.isdisjoint(fleet.pids()["api"]), "the end of the API")
             until(lambda: is_served(fleet, node), "an API")
         ingot("node", "maintenance", node, "off")
-    found = [first, *(json.loads(following.stdout.readline()) for _ in range(3))]
-    assert ["true", "false"] * 2 == [each["after"] for each in found]
-    numbers = [each["sequence"] for each in found]
+    new_events = [first_event, *(json.loads(following.stdout.readline()) for _ in range(3))]
+    assert ["true", "false"] * 2 == [event["after"] for event in new_events]
+    numbers = [event["sequence"] for event in new_events]
     assert sorted(numbers) == numbers
     assert "node.maintenance" in ingot("events", "--node", node).stdout
     ingot("events", "--type", "node", status=1)
 
 
 def test_lists_are_read_page_by_page(ingot, fleet):
-    made = [f"page-{number}" for number in range(3)]
-    for name in made:
+    names = [f"page-{number}" for number in range(3)]
+    for name in names:
         fleet._create("nodes", {"name": name, "driver": "fake-hardware", "owner": "pages"})
     words = ("node", "list", "--owner", "pages", "-o", "value", "-c", "name")
-    assert made == ingot(*words, "--sort", "name").stdout.split()
-    assert made[:1:-1] == ingot(*words, "--sort", "name:desc", "--limit", "1").stdout.split()
-    ingot("node", "delete", *made)
+    assert names == ingot(*words, "--sort", "name").stdout.split()
+    assert names[:1:-1] == ingot(*words, "--sort", "name:desc", "--limit", "1").stdout.split()
+    ingot("node", "delete", *names)
     assert "" == ingot(*words).stdout
 
 

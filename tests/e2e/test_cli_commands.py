@@ -84,10 +84,12 @@ def test_failures_are_listed_last_with_their_reasons_and_other_nodes_are_changed
 
 
 def test_scripts_get_one_document_for_many_nodes(ingot, rack):
-    found = ingot("node", "maintenance", rack[0], "missing", "on", "-o", "json", status=1).read()
-    assert [(rack[0], True), ("missing", False)] == [(each["node"], each["ok"]) for each in found]
-    assert found[1]["error"].startswith("Node missing")
-    assert found[0]["result"]["maintenance"] is True
+    entries = ingot("node", "maintenance", rack[0], "missing", "on", "-o", "json", status=1).read()
+    assert [(rack[0], True), ("missing", False)] == [
+        (entry["node"], entry["ok"]) for entry in entries
+    ]
+    assert entries[1]["error"].startswith("Node missing")
+    assert entries[0]["result"]["maintenance"] is True
 
 
 def test_the_exit_status_reports_a_wait_that_timed_out_for_some_of_many_nodes(ingot, fleet, rack):
@@ -161,14 +163,14 @@ def test_deletion_by_a_filter_needs_a_confirmation(fleet, ingot, rack, request):
 
 def test_a_machine_is_enrolled_with_its_port(ingot, fleet):
     ingot("node", "create", "--driver", "fake-hardware", "--name", "ported")
-    made = ingot(
+    port = ingot(
         "port", "create", "--node", "ported", "--address", MAC, "--name", "p1", "-o", "json"
     ).read()
-    assert (fleet.get("nodes/ported")["uuid"], True) == (made["node_uuid"], made["pxe_enabled"])
+    assert (fleet.get("nodes/ported")["uuid"], True) == (port["node_uuid"], port["pxe_enabled"])
     ingot("port", "set", MAC, "--no-pxe-enabled", "--extra", "a=1")
     assert [MAC] == ingot("port", "list", "--node", "ported", "-o", "value", "-c", "address").lines
-    shown = ingot("port", "show", "p1", "-o", "json").read()
-    assert (False, {"a": 1}) == (shown["pxe_enabled"], shown["extra"])
+    changed_port = ingot("port", "show", "p1", "-o", "json").read()
+    assert (False, {"a": 1}) == (changed_port["pxe_enabled"], changed_port["extra"])
     ingot("port", "unset", "p1", "--name", "--extra", "a")
     assert {"name": None, "extra": {}} == ingot(
         "port", "show", MAC, "-c", "name,extra", "-o", "json"
@@ -180,10 +182,10 @@ def test_a_machine_is_enrolled_with_its_port(ingot, fleet):
 
 
 @pytest.mark.parametrize(
-    ("kind", "more"), [("runbook", {"order": 1}), ("template", {"args": {}, "priority": 10})]
+    ("kind", "fields"), [("runbook", {"order": 1}), ("template", {"args": {}, "priority": 10})]
 )
-def test_steps_are_kept_under_a_name(ingot, kind, more):
-    ingot(kind, "create", "--name", "CUSTOM_KEPT", "--steps", json.dumps([RESET | more]))
+def test_steps_are_kept_under_a_name(ingot, kind, fields):
+    ingot(kind, "create", "--name", "CUSTOM_KEPT", "--steps", json.dumps([RESET | fields]))
     ingot(kind, "set", "CUSTOM_KEPT", "--description", "a few")
     assert ["CUSTOM_KEPT\ta few"] == ingot(
         kind, "list", "-o", "value", "-c", "name,description"
@@ -204,8 +206,8 @@ def test_a_webhook_is_kept_and_replayed(ingot, tmp_path):
     url = "https://receiver.invalid/events"
     create = ("webhook", "create", "--name", "cmdb", "--receiver", url)
     ingot(*create, "--secret-file", secret, "--type", "node.created", "--type", "node.deleted")
-    shown = ingot("webhook", "show", "cmdb", "-o", "json").read()
-    assert (["node.created", "node.deleted"], url) == (shown["types"], shown["url"])
+    webhook = ingot("webhook", "show", "cmdb", "-o", "json").read()
+    assert (["node.created", "node.deleted"], url) == (webhook["types"], webhook["url"])
     ingot("webhook", "set", "cmdb", "--no-enabled", "--secret-file", secret)
     assert ["cmdb\tfalse"] == ingot("webhook", "list", "-o", "value", "-c", "name,enabled").lines
     ingot("webhook", "unset", "cmdb", "--type")
@@ -234,8 +236,11 @@ def test_a_node_is_allocated(ingot, fleet):
         "--trait",
         "CUSTOM_B",
     )
-    shown = ingot("allocation", "show", "a1", "-o", "json").read()
-    assert (["CUSTOM_A", "CUSTOM_B"], "none") == (shown["traits"], shown["resource_class"])
+    allocation = ingot("allocation", "show", "a1", "-o", "json").read()
+    assert (["CUSTOM_A", "CUSTOM_B"], "none") == (
+        allocation["traits"],
+        allocation["resource_class"],
+    )
     ingot("allocation", "set", "a1", "--extra", "b=2")
     assert ["a1"] == ingot(
         "allocation", "list", "--resource-class", "none", "-o", "value", "-c", "name"
@@ -274,8 +279,8 @@ def test_drivers_and_their_properties_are_shown(ingot):
         "redfish"
         == ingot("driver", "show", "redfish", "-o", "json").read()["default_power_interface"]
     )
-    known = ingot("driver", "properties", "redfish", "-o", "value", "-c", "name").lines
-    assert "redfish_address" in known
+    names = ingot("driver", "properties", "redfish", "-o", "value", "-c", "name").lines
+    assert "redfish_address" in names
 
 
 def test_the_releases_of_client_and_service_are_shown(ingot):

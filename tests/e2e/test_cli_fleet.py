@@ -43,8 +43,8 @@ def test_a_rollout_from_its_dry_run_to_its_end(ingot, fleet):
     assert [] == rollouts(fleet)
 
     name = str(uuid.uuid4())
-    made = ingot(*target, "--yes", "--uuid", name)
-    assert f"{name}: Wave 1 of 3 (canary) waits for 1 of 1 node: 1 not started." in made.lines
+    answer = ingot(*target, "--yes", "--uuid", name)
+    assert f"{name}: Wave 1 of 3 (canary) waits for 1 of 1 node: 1 not started." in answer.lines
     assert "already exists" in ingot(*target, "--yes", "--uuid", name, status=1).errors[-1]
     until(lambda: fleet.get(f"rollouts/{name}")["state"] == "completed", "the end")
     assert "completed: 5 of 5 nodes succeeded." == ingot("fleet", "show", name).lines[0]

@@ -70,15 +70,18 @@ class Screen:
 
 @contextmanager
 def screen(url, *words, **size):
-    shown = Screen(url, *words, **size)
+    display = Screen(url, *words, **size)
     try:
-        yield shown
+        yield display
     finally:
-        shown.end()
+        display.end()
 
 
-def shows(shown, words, after=0):
-    until(lambda: words in shown.text()[after:], f"{words!r} on the screen: {shown.text()[-2000:]}")
+def shows(display, words, start=0):
+    until(
+        lambda: words in display.text()[start:],
+        f"{words!r} on the screen: {display.text()[-2000:]}",
+    )
 
 
 def to(fleet, nodes, *verbs):
@@ -91,31 +94,31 @@ def to(fleet, nodes, *verbs):
 def test_top_shows_the_fleet_and_survives_the_death_of_the_api(fleet):
     nodes = fleet.create_nodes(3)
     to(fleet, nodes, "manage", "provide")
-    with screen(fleet.url, "top", "--interval", "0.2") as shown:
-        shows(shown, "available 3")
-        shows(shown, "fleet-2")
+    with screen(fleet.url, "top", "--interval", "0.2") as display:
+        shows(display, "available 3")
+        shows(display, "fleet-2")
         kill_api(fleet)
         fleet.provision(nodes, "active")
-        shows(shown, "deploy.")
-        shows(shown, "active 3")
-        assert shown.process.poll() is None
-        shown.press(b"\x03")
-        assert 0 == shown.process.wait(PATIENCE)
-        assert "Traceback" not in shown.text()
+        shows(display, "deploy.")
+        shows(display, "active 3")
+        assert display.process.poll() is None
+        display.press(b"\x03")
+        assert 0 == display.process.wait(PATIENCE)
+        assert "Traceback" not in display.text()
 
 
 def test_top_says_that_the_service_does_not_answer(fleet):
-    with screen(fleet.url, "top", "--interval", "0.2") as shown:
-        shows(shown, "0 nodes")
+    with screen(fleet.url, "top", "--interval", "0.2") as display:
+        shows(display, "0 nodes")
         os.kill(fleet.process.pid, signal.SIGSTOP)  # it restarts nothing
         try:
             for pid in fleet.pids()["api"][:1]:
                 os.kill(pid, signal.SIGKILL)
-            shows(shown, "no answer from")
+            shows(display, "no answer from")
         finally:
             os.kill(fleet.process.pid, signal.SIGCONT)
-        before = shown.mark()
-        shows(shown, "0 nodes", before)
+        mark = display.mark()
+        shows(display, "0 nodes", mark)
 
 
 def test_one_picture_for_scripts(fleet):
@@ -124,9 +127,9 @@ def test_one_picture_for_scripts(fleet):
     lines = piped(fleet.url, "top", "--once").lines
     assert "2 nodes  enroll 1  manageable 1" in lines
     assert any(line.startswith("fleet-1") and "alive" in line for line in lines)
-    found = piped(fleet.url, "top", "-o", "json").read()
-    assert 2 == found["nodes"]["nodes"]
-    assert {"nodes", "operations", "queues", "service"} == set(found)
+    picture = piped(fleet.url, "top", "-o", "json").read()
+    assert 2 == picture["nodes"]["nodes"]
+    assert {"nodes", "operations", "queues", "service"} == set(picture)
 
 
 def test_top_without_a_service_fails():

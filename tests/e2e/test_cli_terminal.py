@@ -78,9 +78,9 @@ def test_no_line_is_wider_than_the_terminal_and_none_is_blank_by_wrapping(
 def test_a_list_has_a_line_for_each_node_that_begins_with_its_name(rack):
     head, *lines = shown(on_terminal(rack, "node", "list", width=100))
     assert head.split()[:3] == ["name", "provision", "state"]
-    named = {line.split()[0]: line for line in lines if not line.startswith(" ")}
-    assert {"rack1-good", "rack1-dead"} < set(named)
-    assert uuid.UUID(*(set(named) - {"rack1-good", "rack1-dead"}))
+    lines_by_name = {line.split()[0]: line for line in lines if not line.startswith(" ")}
+    assert {"rack1-good", "rack1-dead"} < set(lines_by_name)
+    assert uuid.UUID(*(set(lines_by_name) - {"rack1-good", "rack1-dead"}))
     assert any("BMC http://127.0.0.1:9 did" in line for line in lines)
 
 
@@ -114,9 +114,9 @@ def test_a_terminal_without_colour_gets_none(rack, words, environ):
 def test_a_pipe_gets_every_column_and_colours_only_if_asked(rack):
     plain = piped(rack, "node", "list")
     assert not any("\x1b" in line or "…" in line for line in plain.lines)
-    known = piped(rack, "node", "list", "-o", "value")
-    assert all(any(line.split("\t")[0] in row for row in plain.lines) for line in known.lines)
-    assert 1 + len(known.lines) == len(plain.lines)
+    values = piped(rack, "node", "list", "-o", "value")
+    assert all(any(line.split("\t")[0] in row for row in plain.lines) for line in values.lines)
+    assert 1 + len(values.lines) == len(plain.lines)
     assert any(
         RED in line for line in piped(rack, "node", "operations", "rack1-dead", "--color").lines
     )
@@ -124,7 +124,7 @@ def test_a_pipe_gets_every_column_and_colours_only_if_asked(rack):
 
 def test_scripts_get_stable_fields(rack):
     fields = ["uuid", "name", "provision_state", "power_state", "maintenance"]
-    assert [fields] * 3 == [list(each) for each in piped(rack, "node", "list", "-o", "json").read()]
+    assert [fields] * 3 == [list(node) for node in piped(rack, "node", "list", "-o", "json").read()]
     lines = piped(rack, "node", "list", "-o", "value").lines
     assert [5] * 3 == [line.count("\t") + 1 for line in lines]
 
@@ -139,7 +139,7 @@ def test_nodes_with_errors_can_be_listed(rack, fleet):
 
 def test_the_operations_of_the_fleet_are_listed(rack):
     failed = piped(rack, "operation", "list", "--state", "failed", "-o", "json").read()
-    assert {"rack1-dead"} == {each["node_name"] for each in failed}
+    assert {"rack1-dead"} == {entry["node_name"] for entry in failed}
     _head, *lines = shown(on_terminal(rack, "operation", "list", "--no-active", "--limit", "2"))
     assert all(line.split()[1] == "manage" for line in lines if not line.startswith(" "))
     assert [] == piped(rack, "operation", "list", "--active", "-o", "json").read()

@@ -187,9 +187,9 @@ def test_all_times_are_of_the_clock_of_the_database(site, tmp_path):
     times += [moment(operation[name]) for name in ("created_at", "started_at", "finished_at")]
     times.append(present())
     assert times == sorted(times)
-    shown = site.request("GET", f"nodes/{node}").json()
+    document = site.request("GET", f"nodes/{node}").json()
     history = site.request("GET", f"nodes/{node}/history?detail=true").json()["history"]
-    for text in (shown["provision_updated_at"], *(entry["created_at"] for entry in history)):
+    for text in (document["provision_updated_at"], *(entry["created_at"] for entry in history)):
         assert times[0] <= moment(text) <= times[-1]
     hold = site.request(
         "POST", f"nodes/{node}/holds", kind="scheduling", reason="moves", expires_in=2

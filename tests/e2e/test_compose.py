@@ -48,8 +48,8 @@ class Deployment:
         self.metrics = {name: free_port() for name in OURS}
         for path in self.secrets.glob("*_url*"):
             text = path.read_text()
-            for server, known in (("postgres", 5432), ("redis", 6379)):
-                text = text.replace(f"@{server}:{known}/", f"@127.0.0.1:{self.ports[server]}/")
+            for server, usual_port in (("postgres", 5432), ("redis", 6379)):
+                text = text.replace(f"@{server}:{usual_port}/", f"@127.0.0.1:{self.ports[server]}/")
             path.write_text(text)
         (folder / "state").mkdir()
         self.processes = {}
@@ -62,12 +62,12 @@ class Deployment:
         )
 
     def environment(self, name):
-        given = EXAMPLE | SERVICES[name]["environment"]
-        found = {key: self.here(value) for key, value in given.items()}
-        if "INGOT_METRICS_PORT" in found:  # each container has addresses of its own
-            found["INGOT_METRICS_PORT"] = str(self.metrics[name])
+        settings = EXAMPLE | SERVICES[name]["environment"]
+        environ = {key: self.here(value) for key, value in settings.items()}
+        if "INGOT_METRICS_PORT" in environ:  # each container has addresses of its own
+            environ["INGOT_METRICS_PORT"] = str(self.metrics[name])
         inherited = {key: value for key, value in os.environ.items() if "INGOT_" not in key}
-        return inherited | found | {"INGOT_DATA_DIR": str(self.folder / "state")}
+        return inherited | environ | {"INGOT_DATA_DIR": str(self.folder / "state")}
 
     def start(self, name):
         with (self.folder / f"{name}.log").open("w") as log:
@@ -91,7 +91,7 @@ class Deployment:
 @contextmanager
 def redis_of(deployment):
     command = [deployment.here(word) for word in SERVICES["redis"]["command"][1:]]
-    more = [
+    options = [
         "--bind",
         "127.0.0.1",
         "--port",
@@ -101,7 +101,7 @@ def redis_of(deployment):
     ]
     program = program_with_tls(deployment.folder)
     with (deployment.folder / "redis.log").open("w") as log:
-        server = subprocess.Popen([program, *command, *more], stdout=log, stderr=log)
+        server = subprocess.Popen([program, *command, *options], stdout=log, stderr=log)
     try:
         yield
     finally:
@@ -162,20 +162,20 @@ def create_users(deployment, server):
 
 @contextmanager
 def deployed(tmp_path):
-    made = Deployment(tmp_path)
-    with redis_of(made), postgres_of(made) as server:
+    deployment = Deployment(tmp_path)
+    with redis_of(deployment), postgres_of(deployment) as server:
         for _ in range(2):  # the second time it sets the passwords again
-            create_users(made, server)
+            create_users(deployment, server)
         try:
-            assert 0 == made.start("migrate").wait(PATIENCE)
+            assert 0 == deployment.start("migrate").wait(PATIENCE)
             for name in OURS:
-                made.start(name)
-            yield made
+                deployment.start(name)
+            yield deployment
         except BaseException:
-            print(made.log()[-6000:])
+            print(deployment.log()[-6000:])
             raise
         finally:
-            for process in made.processes.values():
+            for process in deployment.processes.values():
                 process.kill()
                 process.wait()
 
@@ -221,8 +221,8 @@ def check(deployment):
             ask("PUT", f"nodes/{node}/states/provision", target=verb)
 
             def arrived(state=state):
-                shown = ask("GET", f"nodes/{node}")
-                return shown["provision_state"] == state and not shown["reservation"]
+                document = ask("GET", f"nodes/{node}")
+                return document["provision_state"] == state and not document["reservation"]
 
             until(arrived, f"{state}; {deployment.log()[-3000:]}")
         files = f"http://127.0.0.1:{deployment.ports['files']}/no-such-file"
@@ -232,8 +232,10 @@ def check(deployment):
             assert metrics.ok, name
             if name == "beat":
                 assert 'ingot_nodes{provision_state="available"} 1.0' in metrics.text
-    assert all(each.poll() is None for name, each in deployment.processes.items() if name in OURS)
+    assert all(
+        process.poll() is None for name, process in deployment.processes.items() if name in OURS
+    )
     log = deployment.log()
     assert [] == [line for line in log.splitlines() if re.search("permission denied|NOPERM", line)]
-    secrets = [each.read_text().strip() for each in deployment.secrets.glob("*password*")]
+    secrets = [path.read_text().strip() for path in deployment.secrets.glob("*password*")]
     assert [] == [secret for secret in secrets if secret in log]

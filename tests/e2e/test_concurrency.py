@@ -54,11 +54,11 @@ def test_changes_with_an_outdated_tag_are_refused_until_they_are_repeated_with_t
     fleet,
 ):
     """Read a counter, increment it, write it back with If-Match: no increment is lost."""
-    made = requests.post(
+    creation = requests.post(
         f"{fleet.url}/v1/nodes", json={"driver": "fake-hardware", "extra": {"n": 0}},
         headers=VERSION, timeout=60,
     )  # fmt: skip
-    url = f"{fleet.url}/v1/nodes/{made.json()['uuid']}"
+    url = f"{fleet.url}/v1/nodes/{creation.json()['uuid']}"
 
     def count_up(session, _number):
         refused = 0
@@ -91,7 +91,7 @@ def test_different_nodes_do_not_disturb_each_other(fleet):
     """Each client takes its own node through creation, changes, a verb and deletion."""
 
     def live(session, number):
-        made = session.post(
+        creation = session.post(
             f"{fleet.url}/v1/nodes",
             json={"driver": "fake-hardware", "name": f"own-{number}"},
             timeout=60,
@@ -101,8 +101,8 @@ def test_different_nodes_do_not_disturb_each_other(fleet):
         changed = session.patch(url, json=patch, timeout=60)
         verb = session.put(f"{url}/states/provision", json={"target": "manage"}, timeout=60)
         rested = session.get(f"{url}/states", params={"wait": 30}, timeout=60)
-        gone = session.delete(url, timeout=60)
-        codes = [each.status_code for each in (made, changed, verb, rested, gone)]
+        deletion = session.delete(url, timeout=60)
+        codes = [answer.status_code for answer in (creation, changed, verb, rested, deletion)]
         return codes, rested.json()["provision_state"]
 
     assert [([201, 200, 202, 200, 204], "manageable")] * CLIENTS == at_once(live)

@@ -84,9 +84,9 @@ class Watcher:
         self.socket.send(json.dumps({"act": "claim"}))
         self.socket.send(data)
 
-    def until(self, found):
-        """Receive until `found` accepts a document; return that."""
-        while not found(document := json.loads(self.socket.recv(timeout=PATIENCE))):
+    def until(self, condition):
+        """Receive until `condition` accepts a document; return that."""
+        while not condition(document := json.loads(self.socket.recv(timeout=PATIENCE))):
             self._note(document)
         self._note(document)
         return document
@@ -102,15 +102,15 @@ class Watcher:
         return base64.b64decode(document.get("data", ""))
 
 
-def opened(ticket, **how):
-    return connect(ticket["url"], subprotocols=ticket["protocols"], proxy=None, **how)
+def opened(ticket, **options):
+    return connect(ticket["url"], subprotocols=ticket["protocols"], proxy=None, **options)
 
 
 def history(fleet):
-    found = fleet.get(f"nodes/{fleet.node}/console/history")
-    assert [] == found["missing"]
-    output = (each for each in found["console_history"] if each["kind"] == "output")
-    return b"".join(base64.b64decode(each["data"]) for each in output)
+    document = fleet.get(f"nodes/{fleet.node}/console/history")
+    assert [] == document["missing"]
+    output = (entry for entry in document["console_history"] if entry["kind"] == "output")
+    return b"".join(base64.b64decode(entry["data"]) for entry in output)
 
 
 def test_a_program_at_the_port_and_watchers_see_the_same_and_one_types(fleet, bmc):
@@ -125,11 +125,11 @@ def test_a_program_at_the_port_and_watchers_see_the_same_and_one_types(fleet, bm
         try:
             socat.stdin.write(b"by socat\r")
             socat.stdin.flush()
-            before = bmc.typed(9)
-            assert b"by socat\r" == before
+            first_bytes = bmc.typed(9)
+            assert b"by socat\r" == first_bytes
             socat.stdin.close()  # it leaves, and so lets others type
-            for each in (writer, other, reader):
-                each.until(lambda document: "" == document.get("holder"))
+            for watcher in (writer, other, reader):
+                watcher.until(lambda document: "" == document.get("holder"))
             writer.type(b"root\r")
             assert b"root\r" == bmc.typed(14)[9:]
             other.type(b"not me")
@@ -138,8 +138,8 @@ def test_a_program_at_the_port_and_watchers_see_the_same_and_one_types(fleet, bm
             writer.type(b"~.who\r")  # would end ipmitool, with its usual escape character
             assert b"root\r~.who\r" == bmc.typed(20)[9:], "another one has typed, too"
             bmc.prints(b"\x1b[31mLinux 6.1\x1b[0m\r\n")
-            for each in (writer, other, reader):
-                each.sees(b"\x1b[31mLinux 6.1\x1b[0m\r\n")
+            for watcher in (writer, other, reader):
+                watcher.sees(b"\x1b[31mLinux 6.1\x1b[0m\r\n")
         finally:
             socat.kill()
     until(lambda: b"Linux 6.1" in history(fleet), "its history")
@@ -169,7 +169,7 @@ def test_a_ticket_opens_one_console_once_and_for_no_page_of_another_site(fleet):
 
 
 def test_no_secret_is_in_a_command_line(fleet):
-    lines = [each.decode(errors="replace") for each in command_lines(fleet)]
+    lines = [line.decode(errors="replace") for line in command_lines(fleet)]
     assert [line for line in lines if "sol activate" in line]
     assert not [line for line in lines if SECRET in line]
 
@@ -184,18 +184,18 @@ def command_lines(fleet):
 
 
 def test_the_command_types_and_shows_what_was_kept(fleet, bmc, ingot):
-    before = len(bmc.typed(0))
+    length = len(bmc.typed(0))
     bmc.prints(b"\x1b]0;title\x07Kernel panic\r\n")
     until(lambda: b"Kernel panic" in history(fleet), "its history")
     ingot("node", "console", "open", fleet.node, "--for", "2", stdin="\rreboot\r\x1d")
-    until(lambda: bmc.typed(before + 8).endswith(b"reboot\r"), "the input")
-    shown = "\n".join(ingot("node", "console", "history", fleet.node).lines)
-    assert "Kernel panic" in shown
-    assert "\x1b" not in shown
+    until(lambda: bmc.typed(length + 8).endswith(b"reboot\r"), "the input")
+    output = "\n".join(ingot("node", "console", "history", fleet.node).lines)
+    assert "Kernel panic" in output
+    assert "\x1b" not in output
 
 
 def test_the_page_shows_the_console_and_types(chromium, fleet, bmc):
-    before = len(bmc.typed(0))
+    length = len(bmc.typed(0))
     with desk(chromium, fleet.url, at=f"/nodes/{fleet.node}", new=True) as page:
         page.get_by_role("tab", name="Console").click()
         screen = page.locator(".screen")
@@ -205,7 +205,7 @@ def test_the_page_shows_the_console_and_types(chromium, fleet, bmc):
         page.get_by_role("button", name="Type").click()
         expect(page.get_by_text("You type.")).to_be_visible()
         page.keyboard.type("operator\n")
-        until(lambda: bmc.typed(before + 9).endswith(b"operator\r"), "the input")
+        until(lambda: bmc.typed(length + 9).endswith(b"operator\r"), "the input")
         page.get_by_role("button", name="Show what is kept").click()
         expect(page.get_by_text("Kept output")).to_be_visible()
         assert {} == grave_findings(page)
@@ -223,10 +223,10 @@ def test_the_console_outlives_its_conductor_and_what_it_has_shown(fleet, bmc):
         watcher.until(lambda document: "connected" == document.get("state"))
         bmc.prints(b"the minute after\r\n")
         watcher.sees(b"the minute after")
-        before = len(bmc.typed(0))
+        length = len(bmc.typed(0))
         # the simulator drops the first bytes of a session: it takes them for a repetition
         watcher.type(b"another conductor types this\r")
-        until(lambda: bmc.typed(0)[before:].endswith(b"types this\r"), "the input")
+        until(lambda: bmc.typed(0)[length:].endswith(b"types this\r"), "the input")
     assert conductor != fleet.get(f"nodes/{fleet.node}")["conductor"]
     until(lambda: b"the minute after" in history(fleet), "its history")
     assert b"the minute before" in history(fleet)

@@ -14,9 +14,9 @@ from tests.support.fleet import PATIENCE, until
 
 @pytest.fixture
 def url(postgresql_server):
-    made = postgresql_server.database()
-    yield made
-    postgresql_server.drop(made)
+    database_url = postgresql_server.database()
+    yield database_url
+    postgresql_server.drop(database_url)
 
 
 @pytest.fixture
@@ -34,21 +34,21 @@ def broker(tmp_path):
 @contextmanager
 def site_on(tmp_path, broker, url):
     """The roles, each as its own user; the tables belong to another one."""
-    made = Site(
+    site = Site(
         tmp_path, lambda _role: broker, lambda role: url if role == "owner" else url_of(role, url)
     )
-    made.environ |= {
+    site.environ |= {
         "INGOT_CONDUCTOR_SYNC_POWER_STATE_INTERVAL": "1",
         "INGOT_CONDUCTOR_CONDUCTOR_CLEANUP_INTERVAL": "1",
     }
     try:
-        made.start("--grants")
-        yield made
+        site.start("--grants")
+        yield site
     except BaseException:
-        print(made.text()[-6000:])
+        print(site.text()[-6000:])
         raise
     finally:
-        made.kill()
+        site.kill()
 
 
 def test_roles_need_no_more_rights_than_their_users_have(tmp_path, broker, url, users):
@@ -66,12 +66,12 @@ def check(site):
     for verb, state in LIFE.items():
         site.provision(node, verb, state)
     site.request("PUT", f"nodes/{node}/management/boot_device", boot_device="pxe")
-    asked = site.request("POST", "allocations", resource_class="x").json()["uuid"]
+    allocation = site.request("POST", "allocations", resource_class="x").json()["uuid"]
     until(
-        lambda: site.request("GET", f"allocations/{asked}").json()["state"] == "active",
+        lambda: site.request("GET", f"allocations/{allocation}").json()["state"] == "active",
         "the allocation",
     )
-    site.request("DELETE", f"allocations/{asked}")
+    site.request("DELETE", f"allocations/{allocation}")
     rollout = site.request("POST", "rollouts", target="manage", nodes={}).json()["uuid"]
     until(
         lambda: site.request("GET", f"rollouts/{rollout}").json()["state"] == "completed",
@@ -105,9 +105,9 @@ def test_the_printed_statements_give_the_rights(url, users, tmp_path):
     site = Site(tmp_path, None, lambda _role: url)
     assert 0 == site.run("db", "upgrade").wait(PATIENCE)
     printed = programs.run("workers.cli:main", argv=("db", "grants"), environ=site.environ)
-    done = subprocess.run(
+    process = subprocess.run(
         [postgresql.find() / "psql", "--set", "ON_ERROR_STOP=1", "--no-psqlrc", url],
         input=printed.out, text=True, capture_output=True, check=False, timeout=60,
     )  # fmt: skip
-    assert 0 == done.returncode, done.stderr
-    assert "COMMIT" in done.stdout
+    assert 0 == process.returncode, process.stderr
+    assert "COMMIT" in process.stdout

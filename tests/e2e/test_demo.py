@@ -74,8 +74,8 @@ def gone(run):
 def test_two_concurrent_demos_lose_no_machine_and_leave_nothing_behind(tmp_path):
     once = demo(tmp_path / "once", "--once", "--machines", "4")
     stays = demo(tmp_path / "stays", "--machines", "2")
-    with once as first, stays as second:
-        status, out = first.end()
+    with once as first_demo, stays as second:
+        status, out = first_demo.end()
         assert 0 == status, out
         for phase in ("enrol", "verify", "clean", "deploy", "give back"):
             assert re.search(rf"^{phase} +4 of 4 +[\d.]+ s +[\d.]+ s$", out, re.MULTILINE), out
@@ -83,16 +83,16 @@ def test_two_concurrent_demos_lose_no_machine_and_leave_nothing_behind(tmp_path)
         assert killed, out
         assert int(killed[2]) > 0
         assert f"{killed[1]} started again by the supervisor" in out
-        gone(first)
+        gone(first_demo)
 
-        shown = second.read_until("until Ctrl-C")
-        assert "2 of 2 machines are active" in shown
-        url = re.search(r"the service runs at (\S+)", shown)[1]
+        text = second.read_until("until Ctrl-C")
+        assert "2 of 2 machines are active" in text
+        url = re.search(r"the service runs at (\S+)", text)[1]
         assert url not in out
         script = "set -e\n" + second.read_until("--wait")  # the commands that it suggests
-        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+        process = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
         for expected in ("provision state", "available", "deploy", "power on"):
-            assert expected in done.stdout
+            assert expected in process.stdout
         second.process.send_signal(signal.SIGINT)
         assert 0 == second.end()[0]
         gone(second)

@@ -192,7 +192,9 @@ def test_the_commands_of_a_page_work_in_its_order(request, site):
     fails = [n for n, command in enumerate(commands) if command.text.startswith(page.fails)]
     answers = Reader(site.folder, site.environ | page.environ).types(texts, keys, fails)
     for number, (command, answer) in enumerate(zip(commands, answers, strict=False)):
-        told = f"{command}\ntyped: {texts[number]}\n{answer.status}: {answer.text}"
-        assert number in keys or (number in fails) == (answer.status != 0), told
-        for line in command.shown:
-            assert line.startswith(page.differs) or resembles(line, answer.text), f"{line}\n{told}"
+        report = f"{command}\ntyped: {texts[number]}\n{answer.status}: {answer.text}"
+        assert number in keys or (number in fails) == (answer.status != 0), report
+        for line in command.output:
+            assert line.startswith(page.differs) or resembles(line, answer.text), (
+                f"{line}\n{report}"
+            )

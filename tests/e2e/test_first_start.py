@@ -25,11 +25,11 @@ def test_a_conductor_logs_the_hardware_types_that_a_tie_of_priorities_refuses(tm
     with Fleet(tmp_path, conductors=1, INGOT_CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE=TIE) as fleet:
         refused = until(lambda: fleet.log("hardware_type.refused"), "the log entry")
         loaded = {driver["name"] for driver in fleet.get("drivers")["drivers"]}
-    (why,) = (each["why"] for each in refused if each["hardware_type"] == "redfish")
+    (reason,) = (entry["why"] for entry in refused if entry["hardware_type"] == "redfish")
     for words in ("'factory_reset'", "'cache_bios_settings'", "priority 5",
                   "[conductor]clean_step_priority_override"):  # fmt: skip
-        assert words in why
-    assert {"error"} == {each["level"] for each in refused}
+        assert words in reason
+    assert {"error"} == {entry["level"] for entry in refused}
     assert "ipmi" in loaded
     assert "redfish" not in loaded
 

@@ -59,12 +59,12 @@ def flower_on(fleet, folder):
 @contextmanager
 def events_on(fleet):
     """Collect the task events of the service, as `celery events` does."""
-    seen = []
+    events = []
     with (
         Celery("monitor", broker=broker(fleet)) as application,
         application.connection() as connection,
     ):
-        receiver = application.events.Receiver(connection, handlers={"*": seen.append})
+        receiver = application.events.Receiver(connection, handlers={"*": events.append})
 
         def capture():
             while not receiver.should_stop:
@@ -74,7 +74,7 @@ def events_on(fleet):
         thread = threading.Thread(target=capture, daemon=True)
         thread.start()
         try:
-            yield seen
+            yield events
         finally:
             receiver.should_stop = True
             thread.join(PATIENCE)
@@ -88,20 +88,20 @@ def planned(fleet, node):
     }
 
 
-def chains(seen):
+def chains(events):
     """Tasks of each chain that has ended, in order: [(name, event that ended it)]."""
-    received = {each["uuid"]: each for each in seen if each["type"] == "task-received"}
+    received = {event["uuid"]: event for event in events if event["type"] == "task-received"}
     ended = {
-        each["uuid"]: each["type"]
-        for each in seen
-        if each["type"] in ("task-succeeded", "task-failed")
+        event["uuid"]: event["type"]
+        for event in events
+        if event["type"] in ("task-succeeded", "task-failed")
     }
-    found = {}
+    tasks_by_root = {}
     for task, event in received.items():
         if event["name"].startswith("ingot."):
             continue
-        found.setdefault(event["root_id"], []).append((event["name"], ended.get(task)))
-    return [tasks for tasks in found.values() if all(end for _, end in tasks)]
+        tasks_by_root.setdefault(event["root_id"], []).append((event["name"], ended.get(task)))
+    return [tasks for tasks in tasks_by_root.values() if all(end for _, end in tasks)]
 
 
 def test_monitors_show_each_step_as_a_task_with_its_name(tmp_path):
@@ -109,11 +109,11 @@ def test_monitors_show_each_step_as_a_task_with_its_name(tmp_path):
         Fleet(
             tmp_path, conductors=1, INGOT_BROKER_EVENTS="true", INGOT_BROKER_REMOTE_CONTROL="true"
         ) as fleet,
-        events_on(fleet) as seen,
+        events_on(fleet) as events,
         flower_on(fleet, tmp_path) as flower,
     ):
         until(lambda: answers(f"{flower}/workers?refresh=1"), "a worker in Flower")
-        until(lambda: seen, "an event")
+        until(lambda: events, "an event")
         # Flower shows no task that runs before its own subscription: by its first event it has one
         until(lambda: answers(f"{flower}/workers?status=1"), "an event in Flower")
         (node,) = fleet.create_nodes(1)
@@ -123,7 +123,7 @@ def test_monitors_show_each_step_as_a_task_with_its_name(tmp_path):
         steps = planned(fleet, node)
         for kind, labels in steps.items():
             expected = [(label, "task-succeeded") for label in labels]
-            until(lambda expected=expected: expected in chains(seen), f"the chain of {kind}")
+            until(lambda expected=expected: expected in chains(events), f"the chain of {kind}")
 
         def tasks():
             return answers(f"{flower}/tasks") or {}
@@ -137,16 +137,16 @@ def test_monitors_show_each_step_as_a_task_with_its_name(tmp_path):
         )
 
         def ended():
-            found = {key: each for key, each in tasks().items() if each["name"] in names}
-            states = {each["name"]: each["state"] for each in found.values()}
-            return found if dict.fromkeys(names, "SUCCESS") == states else None
+            named_tasks = {key: task for key, task in tasks().items() if task["name"] in names}
+            states = {task["name"]: task["state"] for task in named_tasks.values()}
+            return named_tasks if dict.fromkeys(names, "SUCCESS") == states else None
 
-        shown = until(ended, "the end of all steps in Flower")
-        assert "'done'" in {each["result"] for each in shown.values()}
-        for each in shown.values():
-            assert node in each["args"]
-            if each["parent_id"]:
-                assert shown[each["parent_id"]]["root_id"] == each["root_id"]
+        shown_tasks = until(ended, "the end of all steps in Flower")
+        assert "'done'" in {task["result"] for task in shown_tasks.values()}
+        for task in shown_tasks.values():
+            assert node in task["args"]
+            if task["parent_id"]:
+                assert shown_tasks[task["parent_id"]]["root_id"] == task["root_id"]
         assert "conductor@fleet-1" in answers(f"{flower}/workers")
 
 
@@ -219,21 +219,22 @@ def test_the_links_of_a_chain_that_waits_are_shown(tmp_path, chromium):
     ):  # fmt: skip
         until(lambda: answers(f"{flower}/workers") is not None, "Flower")
         until(lambda: answers(f"{flower}/tasks"), "an event in Flower")
-        first, node = fleet.create_nodes(2)  # a pending read of the queue may get the first message
-        fleet.provision([first, node], "manage")
-        fleet.await_state([first, node], "manageable")
+        # a pending read of the queue may get the first message
+        first_node, node = fleet.create_nodes(2)
+        fleet.provision([first_node, node], "manage")
+        fleet.await_state([first_node, node], "manageable")
         conductor = fleet.conductor(1)
 
         def tasks(labels):
             tasks = (answers(f"{flower}/tasks?limit=1000") or {}).values()
-            found = [task for task in tasks if node in (task["args"] or "")]
-            return {(each["name"], each["state"]) for each in found if each["name"] in labels}
+            node_tasks = [task for task in tasks if node in (task["args"] or "")]
+            return {(task["name"], task["state"]) for task in node_tasks if task["name"] in labels}
 
         page = chromium.new_page()
         os.kill(conductor, signal.SIGSTOP)
         try:
-            for each in (first, node):
-                fleet.provision([each], "provide")
+            for uuid in (first_node, node):
+                fleet.provision([uuid], "provide")
             labels = planned(fleet, node)["provide"]
             assert len(set(labels)) > 1
             until(lambda: tasks(labels) == {(label, "PENDING") for label in labels}, "the chain")
@@ -249,15 +250,17 @@ def test_the_links_of_a_chain_that_waits_are_shown(tmp_path, chromium):
 def test_a_failed_step_is_a_failed_task_with_its_error(tmp_path):
     with (
         Fleet(tmp_path, conductors=1, INGOT_BROKER_EVENTS="true") as fleet,
-        events_on(fleet) as seen,
+        events_on(fleet) as events,
     ):
-        until(lambda: seen, "an event")
+        until(lambda: events, "an event")
         (node,) = fleet.create_nodes(1, driver="redfish", driver_info={
             "redfish_address": f"http://127.0.0.1:{free_port()}",
         })  # fmt: skip
         fleet.provision([node], "manage")
-        until(lambda: [each for each in seen if each["type"] == "task-failed"], "a failed task")
-        (failed,) = (each for each in seen if each["type"] == "task-failed")
+        until(
+            lambda: [event for event in events if event["type"] == "task-failed"], "a failed task"
+        )
+        (failed,) = (event for event in events if event["type"] == "task-failed")
         operation = until(lambda: fleet.operations(node)[0]["error"] and fleet.operations(node)[0])
         assert operation["error"]["message"] in failed["exception"]
         assert "raised unexpected" not in fleet.text()
@@ -286,24 +289,25 @@ def test_the_queue_of_a_stopped_conductor_has_the_chain_of_the_remaining_steps(t
     with Fleet(
         tmp_path, conductors=1, INGOT_CONDUCTOR_HEARTBEAT_TIMEOUT="60", INGOT_CONDUCTOR_RESEND_AFTER="60"
     ) as fleet:  # fmt: skip
-        first, node = fleet.create_nodes(2)  # a pending read of the queue may get the first message
+        # a pending read of the queue may get the first message
+        first_node, node = fleet.create_nodes(2)
         conductor = fleet.conductor(1)
         os.kill(conductor, signal.SIGSTOP)
         try:
-            for each in (first, node):
-                fleet.provision([each], "manage")
+            for uuid in (first_node, node):
+                fleet.provision([uuid], "manage")
             with fleet.redis() as redis:
                 message, args, embedded = until(lambda: message_of(redis, node), "a message")
         finally:
             os.kill(conductor, signal.SIGCONT)
-        rest = [each["options"]["shadow"] for each in reversed(embedded["chain"] or [])]
+        other_labels = [link["options"]["shadow"] for link in reversed(embedded["chain"] or [])]
         operation = fleet.operations(node)[0]
         assert [f"{step['interface']}.{step['step']}" for step in operation["steps"]] == [
             message["headers"]["shadow"],
-            *rest,
+            *other_labels,
         ]
         assert [node, operation["uuid"]] == args[:2]
         assert {"conductor.fleet-1"} >= {
-            each["options"]["queue"] for each in embedded["chain"] or []
+            link["options"]["queue"] for link in embedded["chain"] or []
         }
         fleet.await_state([node], "manageable")

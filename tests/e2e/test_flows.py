@@ -50,11 +50,13 @@ def test_a_manual_clean_runs_in_band_steps_in_order_and_lists_them_afterwards(si
     steps = [{"interface": "deploy", "step": "burnin_disk"}, ERASE]
     ask(fleet, node, "clean", clean_steps=steps)
     fleet.await_state([node], "manageable")
-    done = [step for step in fleet.operation(node, "clean")["steps"] if step["flow"] == "clean"]
-    assert [("burnin_disk", "done", True), ("erase_devices", "done", True)] == [
-        (each["step"], each["state"], each["in_band"]) for each in done
+    cleaning_steps = [
+        step for step in fleet.operation(node, "clean")["steps"] if step["flow"] == "clean"
     ]
-    listed = [each["step"] for each in fleet.get(f"nodes/{node}/cleaning/steps", min_priority=1)]
+    assert [("burnin_disk", "done", True), ("erase_devices", "done", True)] == [
+        (step["step"], step["state"], step["in_band"]) for step in cleaning_steps
+    ]
+    listed = [step["step"] for step in fleet.get(f"nodes/{node}/cleaning/steps", min_priority=1)]
     assert ["erase_devices_metadata", "erase_devices"] == listed
 
 
@@ -63,8 +65,8 @@ def test_an_abort_waits_for_the_end_of_a_step_that_must_not_be_interrupted(site)
     ask(fleet, node, "clean", clean_steps=[BURN, ERASE])
     until(lambda: step_now(fleet, node, "clean") == "burnin_cpu", "the step")
     until(lambda: fleet.states()[node] == "clean wait", "its wait")
-    why = fleet.get(f"nodes/{node}/why")
-    assert ("agent", "deploy.burnin_cpu") == (why["waiting_for"], why["step"])
+    explanation = fleet.get(f"nodes/{node}/why")
+    assert ("agent", "deploy.burnin_cpu") == (explanation["waiting_for"], explanation["step"])
     ask(fleet, node, "abort")
     assert "clean wait" == fleet.states()[node]
     fleet.await_state([node], "clean failed")
@@ -133,7 +135,9 @@ def test_an_instance_is_deployed_and_removed_by_a_ramdisk_without_the_deploy_ext
         fleet.await_state([node], state)
     until(lambda: machine.runs == "instance", "its instance")
     assert machine.disk is not None
-    commands = [each["what"] for each in machine.log if each["kind"] == "agent"]
-    assert [True, False] == [what in commands for what in ("prepare_image", "execute_deploy_step")]
+    commands = [entry["what"] for entry in machine.log if entry["kind"] == "agent"]
+    assert [True, False] == [
+        command in commands for command in ("prepare_image", "execute_deploy_step")
+    ]
     fleet.provision([node], "deleted")
     fleet.await_state([node], "available")

@@ -110,39 +110,39 @@ def broadcast(url):
 
 def tree(pid):
     """A process and its descendants."""
-    return [pid, *(each for child in processes.children(pid) for each in tree(child))]
+    return [pid, *(descendant for child in processes.children(pid) for descendant in tree(child))]
 
 
 @pytest.fixture
 def port(tmp_path):
     (tmp_path / "redis").mkdir()
-    with own_redis.serving(tmp_path / "redis", requirepass=PASSWORD) as found:
-        yield found
+    with own_redis.serving(tmp_path / "redis", requirepass=PASSWORD) as redis_port:
+        yield redis_port
 
 
 def test_forged_messages_and_commands_change_nothing_and_the_password_is_not_shown(tmp_path, port):
     url = f"redis://:{PASSWORD}@127.0.0.1:{port}/0"
     (tmp_path / "broker-url").write_text(f"{url}\n")
-    given = {"INGOT_BROKER_URL_FILE": str(tmp_path / "broker-url")}
-    with Fleet(tmp_path, conductors=1, **given) as fleet:
+    settings = {"INGOT_BROKER_URL_FILE": str(tmp_path / "broker-url")}
+    with Fleet(tmp_path, conductors=1, **settings) as fleet:
         (node,) = fleet.create_nodes(1)
-        before = fleet.pids()
+        first_pids = fleet.pids()
         client = own_redis.client(port, password=PASSWORD)
-        sent = list(forgeries(node, tmp_path / "unpickled"))
-        for each in sent:
-            client.lpush(STEPS, each)
-            client.lpush(NOW, each)
+        forged_messages = list(forgeries(node, tmp_path / "unpickled"))
+        for forgery in forged_messages:
+            client.lpush(STEPS, forgery)
+            client.lpush(NOW, forgery)
         assert not broadcast(url)
         until(lambda: not client.llen(STEPS) and not client.llen(NOW), "the end of the queues")
         fleet.provision([node], "manage")
         fleet.await_state([node], "manageable")
         assert 1 == len(fleet.operations(node))
-        assert before == fleet.pids(), "a process has ended"
+        assert first_pids == fleet.pids(), "a process has ended"
         assert not (tmp_path / "unpickled").exists()
         lines = fleet.log("message.malformed")
         assert lines
         # bounded: a message costs less than a line of 10 KB on average, however large it is
-        assert len(fleet.text()) < 10_000 * len(sent)
+        assert len(fleet.text()) < 10_000 * len(forged_messages)
 
         pids = tree(fleet.process.pid)
         assert (

@@ -42,7 +42,7 @@ def test_power_of_a_machine_behind_ipmi_is_changed_by_the_api(tmp_path):
                     power = f"{fleet.url}/v1/nodes/{node}/states/power"
                     assert fleet.http.put(power, json={"target": state}, timeout=30).ok
                     until(partial(reached, fleet, node, state), state)
-                    done = subprocess.run(query, capture_output=True, text=True, check=True)
-                    assert f"Chassis Power is {state.removeprefix('power ')}" in done.stdout
+                    process = subprocess.run(query, capture_output=True, text=True, check=True)
+                    assert f"Chassis Power is {state.removeprefix('power ')}" in process.stdout
         finally:
             bmc.kill()

@@ -16,12 +16,12 @@ LANES = 64
 
 
 def test_waiting_operations_cost_no_threads_and_hardly_any_memory(tmp_path):
-    found = measure(tmp_path, NODES, SECONDS, QUICK)
-    few, *more = (each["conductor"] for each in found.needs.values())
-    assert few.threads + POOLS >= max(each.threads for each in more)
-    assert few.memory + GROWTH > max(each.memory for each in more)
-    assert all(found.idle.keys() == each.keys() for each in found.busy.values())
-    assert QUICK == len(found.delays)
+    measurement = measure(tmp_path, NODES, SECONDS, QUICK)
+    few, *larger_needs = (needs["conductor"] for needs in measurement.needs.values())
+    assert few.threads + POOLS >= max(need.threads for need in larger_needs)
+    assert few.memory + GROWTH > max(need.memory for need in larger_needs)
+    assert all(measurement.idle.keys() == usage.keys() for usage in measurement.busy.values())
+    assert QUICK == len(measurement.delays)
 
 
 def test_machines_that_never_answer_do_not_delay_a_power_sync(monkeypatch):
@@ -51,13 +51,13 @@ def test_requests_are_measured_on_sqlite_and_on_postgresql_with_the_same_nodes(
         bench_api.on_postgresql(tmp_path / "postgresql") as other,
     ):
         lists = []
-        for each in (small, other):
-            bench_api.fill(each, 12)
-            nodes = json.loads(each.client.ask("GET", "/v1/nodes/detail"))["nodes"]
+        for service in (small, other):
+            bench_api.fill(service, 12)
+            nodes = json.loads(service.client.ask("GET", "/v1/nodes/detail"))["nodes"]
             fields = ("name", "provision_state", "power_state", "driver_info", "extra")
             lists.append([[node[name] for name in fields] for node in nodes])
         assert 12 == len(lists[0])
         assert lists[0] == lists[1]
-        found = bench_api.measure((small, other), ("one node", "PATCH"))
-    assert 4 == len(found)
-    assert all(cost.took > 0 for cost in found.values())
+        costs = bench_api.measure((small, other), ("one node", "PATCH"))
+    assert 4 == len(costs)
+    assert all(cost.took > 0 for cost in costs.values())

@@ -33,12 +33,12 @@ def password(fleet):
 def ingot(fleet):
     """Run a command on the database of the service; return its lines."""
 
-    def run(*words, given=""):
+    def run(*words, stdin=""):
         words += ("--data-dir", fleet.data, "-o", "value")
         environ = environment(fleet.url)
-        done = programs.run("workers.ingot:main", argv=words, environ=environ, stdin=given)
-        assert 0 == done.status, done.err
-        return done.out.splitlines()
+        result = programs.run("workers.ingot:main", argv=words, environ=environ, stdin=stdin)
+        assert 0 == result.status, result.err
+        return result.out.splitlines()
 
     return run
 
@@ -46,7 +46,7 @@ def ingot(fleet):
 @pytest.fixture(scope="module")
 def token(ingot):
     """API token of a member of a project."""
-    ingot("user", "create", "bob", given="battery staple\n")
+    ingot("user", "create", "bob", stdin="battery staple\n")
     ingot("project", "create", "blue", "--id", BLUE)
     ingot("role", "grant", "member", "--user", "bob", "--project", "blue")
     return ingot("token", "create", "bob", "--project", "blue", "--fields", "token")[0]
@@ -69,14 +69,14 @@ def test_the_password_of_the_first_admin_is_not_logged(fleet, password):
 
 def test_openstacks_command_works_with_a_password_and_with_a_token(fleet, password, token):
     """Once as a process, with the variables that users set; then in this process."""
-    given = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
     basic = {"OS_AUTH_TYPE": "http_basic", "OS_USERNAME": "admin", "OS_PASSWORD": password}
     words = ("node", "create", "--driver", "fake-hardware", "--name", "first", "--owner", BLUE)
-    made = subprocess.run(
+    process = subprocess.run(
         [BAREMETAL, *words], capture_output=True, text=True, timeout=120, check=False,
-        env={**given, "OS_ENDPOINT": fleet.url, "NO_PROXY": "*", **basic},
+        env={**variables, "OS_ENDPOINT": fleet.url, "NO_PROXY": "*", **basic},
     )  # fmt: skip
-    assert 0 == made.returncode, made.stderr
+    assert 0 == process.returncode, process.stderr
     Baremetal(fleet.url, **basic)("node", "manage", "first", "--wait", "60")
 
     of_bob = Baremetal(fleet.url, OS_AUTH_TYPE="admin_token", OS_TOKEN=token)
@@ -119,7 +119,7 @@ def test_ingots_own_commands_work_and_a_revocation_has_effect_at_once(
     assert until(lambda: ingot("token", "list", "--fields", "used_at")[0], "the record of the use")
     ingot("token", "revoke", uuid)
     assert "revoked" in node_list(OS_TOKEN=token).stderr
-    ingot("user", "set-password", "admin", given="another password\n")
+    ingot("user", "set-password", "admin", stdin="another password\n")
     assert 1 == node_list(INGOT_USERNAME="admin", INGOT_PASSWORD=password).returncode
     assert 0 == node_list(INGOT_USERNAME="admin", INGOT_PASSWORD="another password").returncode
 

@@ -74,7 +74,7 @@ def site_of(tmp_path, paths, *roles, database=None, api=()):
 
 
 def alive(site):
-    return {each["hostname"] for each in site.conductors() or () if each["alive"]}
+    return {row["hostname"] for row in site.conductors() or () if row["alive"]}
 
 
 def nodes_of(site, count):
@@ -107,18 +107,18 @@ def test_the_work_of_a_conductor_without_broker_is_done_by_its_neighbour(tmp_pat
         power_on(site, nodes)
         await_power_on(site, nodes)
         until(lambda: {"near"} == alive(site), "the impediment")
-        shown = {
-            each["hostname"]: each for each in site.request("GET", "service").json()["conductors"]
+        conductors = {
+            row["hostname"]: row for row in site.request("GET", "service").json()["conductors"]
         }
-        assert "impeded" == shown["far"]["state"]
-        assert "the broker has not answered" in shown["far"]["impediment"]
-        assert shown["near"]["impediment"] is None
+        assert "impeded" == conductors["far"]["state"]
+        assert "the broker has not answered" in conductors["far"]["impediment"]
+        assert conductors["near"]["impediment"] is None
         paths.mend("far")
         until(lambda: {"near", "far"} == alive(site), "the return")
-        more = nodes_of(site, 12)
-        power_on(site, more)
-        await_power_on(site, more)
-        owners = {site.request("GET", f"nodes/{node}").json()["conductor"] for node in more}
+        later_nodes = nodes_of(site, 12)
+        power_on(site, later_nodes)
+        await_power_on(site, later_nodes)
+        owners = {site.request("GET", f"nodes/{node}").json()["conductor"] for node in later_nodes}
         assert {"near", "far"} == owners
 
 

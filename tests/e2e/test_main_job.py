@@ -45,7 +45,7 @@ def test_the_baremetal_cli_takes_a_machine_from_enrolment_to_an_instance_and_bac
 
     baremetal("node", "provide", "--wait", "150", "rack1-u7")
     assert_available(baremetal)
-    cleaned = [each["step"] for each in steps_done(url, "provide") if each["in_band"]]
+    cleaned = [step["step"] for step in steps_done(url, "provide") if step["in_band"]]
     assert cleaned == ["erase_devices_metadata", "erase_devices"]
 
     image = [("--instance-info", f"{name}={value}") for name, value in machine.image_info.items()]
@@ -57,10 +57,12 @@ def test_the_baremetal_cli_takes_a_machine_from_enrolment_to_an_instance_and_bac
     connection = openstack.connect(
         auth_type="none", baremetal_endpoint_override=url, load_yaml_config=False
     )
-    shown = connection.baremetal.get_node("rack1-u7")
-    assert (shown.id, shown.provision_state) == (node["uuid"], "active")
-    assert [each.address for each in connection.baremetal.ports(node=shown.id)] == [bare_metal.MAC]
-    connection.baremetal.set_node_provision_state(shown, "deleted", wait=True, timeout=150)
+    sdk_node = connection.baremetal.get_node("rack1-u7")
+    assert (sdk_node.id, sdk_node.provision_state) == (node["uuid"], "active")
+    assert [sdk_port.address for sdk_port in connection.baremetal.ports(node=sdk_node.id)] == [
+        bare_metal.MAC
+    ]
+    connection.baremetal.set_node_provision_state(sdk_node, "deleted", wait=True, timeout=150)
     node = assert_available(baremetal)
     assert (node["instance_info"], node["power_state"]) == ({}, "power off")
 
@@ -74,6 +76,8 @@ def assert_available(baremetal):
 def steps_done(url, kind):
     headers = {"X-OpenStack-Ironic-API-Version": "latest"}
     answer = requests.get(f"{url}/v1/nodes/rack1-u7/operations", headers=headers, timeout=10)
-    newest = next(each for each in answer.json()["operations"] if each["kind"] == kind)
+    newest = next(
+        operation for operation in answer.json()["operations"] if operation["kind"] == kind
+    )
     operation = requests.get(f"{url}/v1/operations/{newest['uuid']}", headers=headers, timeout=10)
     return operation.json()["steps"]

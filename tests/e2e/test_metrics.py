@@ -42,8 +42,8 @@ def until_counted(port, expected):
     """Wait for sums of metrics: a process counts an event after its effect is visible."""
 
     def counted():
-        found = read(port)
-        return {metric: of(metric, found) for metric in expected}
+        samples = read(port)
+        return {metric: of(metric, samples) for metric in expected}
 
     with suppress(AssertionError):
         until(lambda: expected == counted(), "the counts")
@@ -56,7 +56,7 @@ def prometheus_on(folder, port):
     program = debian.provide(lambda: which("prometheus"), "prometheus")
     if program is None:
         not_run("prometheus is missing")
-    own = free_port()
+    prometheus_port = free_port()
     configuration = yaml.safe_load((ROOT / "compose/prometheus/prometheus.yml").read_text())
     configuration["global"] = {"scrape_interval": "3s", "evaluation_interval": "3s"}
     configuration["rule_files"] = [str(ROOT / "compose/prometheus/alerts.yml")]
@@ -67,11 +67,11 @@ def prometheus_on(folder, port):
     file.write_text(yaml.safe_dump(configuration))
     command = [
         program, f"--config.file={file}", f"--storage.tsdb.path={folder / 'series'}",
-        f"--web.listen-address=127.0.0.1:{own}", "--log.level=error",
+        f"--web.listen-address=127.0.0.1:{prometheus_port}", "--log.level=error",
     ]  # fmt: skip
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
-            yield f"http://127.0.0.1:{own}/api/v1"
+            yield f"http://127.0.0.1:{prometheus_port}/api/v1"
         finally:
             process.terminate()
 
@@ -86,14 +86,14 @@ def ask(url, expression):
     return answer["data"]["result"]
 
 
-def values(found):
-    return [each["value"][1] for each in found]
+def values(series):
+    return [sample["value"][1] for sample in series]
 
 
 def healths(prometheus):
     """Health of each alert rule; "unknown" before its first evaluation."""
-    found = requests.get(f"{prometheus}/rules", timeout=10).json()["data"]["groups"][0]["rules"]
-    return [rule["health"] for rule in found]
+    rules = requests.get(f"{prometheus}/rules", timeout=10).json()["data"]["groups"][0]["rules"]
+    return [rule["health"] for rule in rules]
 
 
 def test_prometheus_answers_the_dashboard_and_counters_survive_kills(tmp_path):

@@ -118,8 +118,8 @@ class Desk:
             "instance_info": {"image_source": "http://images/debian", "capabilities": {"boot_option": "local"}},
         })["uuid"]  # fmt: skip
         self.ask("PUT", f"nodes/{node}/traits", {"traits": ["CUSTOM_GOLD"]})
-        last = int(node[:6], 16)
-        address = f"52:54:00:{last >> 16:02x}:{last >> 8 & 255:02x}:{last & 255:02x}"
+        number = int(node[:6], 16)
+        address = f"52:54:00:{number >> 16:02x}:{number >> 8 & 255:02x}:{number & 255:02x}"
         self.ask("POST", "ports", {"node_uuid": node, "address": address})
         return node
 
@@ -156,9 +156,9 @@ def ingot(environ, *words):
 @pytest.mark.parametrize("kind", [sqlite, maria])
 def test_a_fleet_moves_from_ironic_and_back(tmp_path, kind):
     with kind(tmp_path) as database:
-        before = real_ironic.Ironic(tmp_path, database)
-        before.create_schema()
-        with before as ironic:
+        old_ironic = real_ironic.Ironic(tmp_path, database)
+        old_ironic.create_schema()
+        with old_ironic as ironic:
             desk = Desk(ironic.url)
             desk.enrol()
             nodes = desk.nodes()
@@ -170,9 +170,9 @@ def test_a_fleet_moves_from_ironic_and_back(tmp_path, kind):
         )
         environ = {**fleet.environ, "INGOT_DATA_DIR": str(fleet.data)}
         ingot(environ, "db", "upgrade")
-        report = ingot(environ, "import-ironic", str(before.settings))
+        report = ingot(environ, "import-ironic", str(old_ironic.settings))
         assert report.endswith(f"would be imported: {sum(FLEET.values())}\n")
-        imported = ingot(environ, "import-ironic", str(before.settings), "--apply")
+        imported = ingot(environ, "import-ironic", str(old_ironic.settings), "--apply")
         assert imported.endswith(f"imported: {sum(FLEET.values())}\n")
         with fleet:
             desk = Desk(fleet.url)
@@ -185,10 +185,10 @@ def test_a_fleet_moves_from_ironic_and_back(tmp_path, kind):
             nodes = desk.nodes()
 
         exported = ingot(
-            environ, "export-ironic", str(before.settings), "--apply", "--overwrite", "--yes"
+            environ, "export-ironic", str(old_ironic.settings), "--apply", "--overwrite", "--yes"
         )
-        kept = sum(FLEET.values()) - 2 * MOVED
-        assert exported.endswith(f"updated: {2 * MOVED}\nthere already: {kept}\n")
+        remainder = sum(FLEET.values()) - 2 * MOVED
+        assert exported.endswith(f"updated: {2 * MOVED}\nthere already: {remainder}\n")
         with real_ironic.Ironic(tmp_path, database) as ironic:
             desk = Desk(ironic.url)
             assert nodes == desk.nodes()

@@ -14,8 +14,8 @@ from tests.support.oslo_listener import listening
 
 @pytest.fixture
 def server(tmp_path):
-    with rabbitmq.serving(tmp_path) as made:
-        yield made
+    with rabbitmq.serving(tmp_path) as broker:
+        yield broker
 
 
 def rabbit(server):
@@ -23,26 +23,26 @@ def rabbit(server):
     return server.url.replace("amqp://", "rabbit://")
 
 
-def settings(server, **more):
+def settings(server, **variables):
     return {
         "INGOT_NOTIFICATION_LEVEL": "info",
         "INGOT_OSLO_MESSAGING_NOTIFICATIONS_TRANSPORT_URL": rabbit(server),
         "INGOT_OSLO_MESSAGING_RABBIT_AMQP_DURABLE_QUEUES": "true",
         "INGOT_NOTIFICATIONS_TIMEOUT": "4",
-        **more,
+        **variables,
     }
 
 
 def moves(notifications):
     """Node -> its changes of the provision state, in their order."""
-    found = defaultdict(list)
+    changes = defaultdict(list)
     for notification in notifications:
         data = notification["payload"]["ironic_object.data"]
         if ".provision_set." in notification["event_type"]:
             status = notification["event_type"].rpartition(".")[2]
             states = data["previous_provision_state"], data["provision_state"]
-            found[data["uuid"]].append((status, data["event"], *states))
-    return dict(found)
+            changes[data["uuid"]].append((status, data["event"], *states))
+    return dict(changes)
 
 
 def kill(pids):
@@ -114,15 +114,15 @@ DESCRIPTION = [{"op": "add", "path": "/description", "value": "new"}]
 
 def resources(node):
     """Noun of a kind -> its path, the body that creates one, and a patch."""
-    named = {"node_uuid": node}
-    volume = {**named, "volume_type": "iscsi", "volume_id": "v", "boot_index": 0}
+    node_field = {"node_uuid": node}
+    volume = {**node_field, "volume_type": "iscsi", "volume_id": "v", "boot_index": 0}
     rule = {"actions": [{"op": "fail", "args": {"msg": "no"}}]}
     return {
         "chassis": ("chassis", {"description": "left"}, EXTRA),
-        "portgroup": ("portgroups", {**named, "mode": "802.3ad"}, EXTRA),
-        "port": ("ports", {**named, "address": "52:54:00:aa:bb:cc"}, EXTRA),
+        "portgroup": ("portgroups", {**node_field, "mode": "802.3ad"}, EXTRA),
+        "port": ("ports", {**node_field, "address": "52:54:00:aa:bb:cc"}, EXTRA),
         "volumeconnector": (
-            "volume/connectors", {**named, "type": "iqn", "connector_id": "iqn.x"}, EXTRA,
+            "volume/connectors", {**node_field, "type": "iqn", "connector_id": "iqn.x"}, EXTRA,
         ),
         "volumetarget": ("volume/targets", volume, EXTRA),
         "deploytemplate": (
@@ -152,16 +152,16 @@ def test_every_resource_has_notifications_which_survive_kills(server, tmp_path):
         assert fleet.http.put(f"{fleet.url}/v1/nodes/n/states/power", json=power).ok
         until(lambda: fleet.get("nodes/n")["power_state"] == "power off", "the power state")
         for noun, (path, body, patch) in resources(node).items():
-            made = fleet.http.post(f"{fleet.url}/v1/{path}", json=body)
-            assert made.status_code == 201, (noun, made.text)
-            uuid = made.json()["uuid"]
+            creation = fleet.http.post(f"{fleet.url}/v1/{path}", json=body)
+            assert creation.status_code == 201, (noun, creation.text)
+            uuid = creation.json()["uuid"]
             url = f"{fleet.url}/v1/{path}/{uuid}"
             if noun == "allocation":
                 until(lambda url=url: fleet.http.get(url).json()["state"] == "error", "its end")
             changed = fleet.http.patch(url, json=patch)
             assert changed.ok, (noun, changed.text)
-            gone = fleet.http.delete(url)
-            assert gone.status_code == 204, (noun, gone.text)
+            deletion = fleet.http.delete(url)
+            assert deletion.status_code == 204, (noun, deletion.text)
             extra = ["update"] if noun == "allocation" else []  # the conductor's
             expected[noun, uuid] = ["create", *extra, "update", "delete"]
         kill([pid for number in (1, 2) for pid in processes.children(fleet.conductor(number))])
@@ -169,25 +169,25 @@ def test_every_resource_has_notifications_which_survive_kills(server, tmp_path):
         until(lambda: of_resources(heard.distinct) == expected, "all changes, in their order")
         assert fleet.http.delete(f"{fleet.url}/v1/nodes/n").status_code == 204
         until(lambda: "delete.end" in types(heard.distinct), "the end of the node")
-        for each in heard.distinct:
-            noun = each["event_type"].split(".")[1]
+        for notification in heard.distinct:
+            noun = notification["event_type"].split(".")[1]
             if noun != "node":
-                payload = each["payload"]
-                named = payload["ironic_object.name"], payload["ironic_object.version"]
-                assert named == PAYLOADS[noun]
+                payload = notification["payload"]
+                identity = payload["ironic_object.name"], payload["ironic_object.version"]
+                assert identity == PAYLOADS[noun]
                 has_node = noun in ("port", "portgroup", "volumeconnector", "volumetarget")
                 assert not has_node or payload["ironic_object.data"]["node_uuid"] == node
 
 
 def of_resources(notifications):
     """Noun and UUID of each resource but nodes -> its actions, in their order."""
-    found = defaultdict(list)
+    actions = defaultdict(list)
     for notification in notifications:
         _, noun, action, status = notification["event_type"].split(".")
         if noun != "node":
             assert (status, notification["publisher_id"].split(".")[0]) == ("end", "ironic-api")
-            found[noun, notification["payload"]["ironic_object.data"]["uuid"]].append(action)
-    return dict(found)
+            actions[noun, notification["payload"]["ironic_object.data"]["uuid"]].append(action)
+    return dict(actions)
 
 
 def types(notifications):
@@ -199,5 +199,5 @@ def types(notifications):
 def late(fleet):
     """The part of the state of the service that is not healthy."""
     parts = {part["part"]: part for part in fleet.get("service")["parts"]}
-    found = parts.get("notifications")
-    return None if found is None or found["healthy"] else found
+    part = parts.get("notifications")
+    return None if part is None or part["healthy"] else part

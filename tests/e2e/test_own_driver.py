@@ -31,22 +31,22 @@ class Strip(Handler):
 
 
 def run(*command, cwd, **environ):
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=cwd, env={**os.environ, **environ}, capture_output=True, text=True,
         timeout=120, check=False,
     )  # fmt: skip
-    assert 0 == done.returncode, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    assert 0 == process.returncode, f"{command}\n{process.stdout}\n{process.stderr}"
+    return process.stdout
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
+def guide(tmp_path_factory):
     """The files of the guide."""
     folder = tmp_path_factory.mktemp("acme")
-    found = re.findall(r"```\w+\n# (\S+)\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    for name, text in found:
+    files = re.findall(r"```\w+\n# (\S+)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    for name, text in files:
         (folder / name).write_text(text)
-    assert {"pyproject.toml", "ingot_acme.py", "test_ingot_acme.py"} == {name for name, _ in found}
+    assert {"pyproject.toml", "ingot_acme.py", "test_ingot_acme.py"} == {name for name, _ in files}
     return folder
 
 
@@ -58,26 +58,26 @@ def commands():
 
 
 @pytest.fixture(scope="module")
-def installed(written, commands, tmp_path_factory):
+def installed(guide, commands, tmp_path_factory):
     """Folder with the driver, installed as the guide says, but offline and in its own folder."""
     folder = tmp_path_factory.mktemp("installed")
     assert "pip install ." == commands[0]
     apart = ("--no-build-isolation", "--no-deps", "--no-index", "--target", str(folder))
-    run(sys.executable, "-m", *shlex.split(commands[0]), *apart, cwd=written)
+    run(sys.executable, "-m", *shlex.split(commands[0]), *apart, cwd=guide)
     return folder
 
 
-def test_the_guides_test_passes_where_its_driver_is_installed(written, installed):
+def test_the_guides_test_passes_where_its_driver_is_installed(guide, installed):
     path = f"{installed}{os.pathsep}{ROOT}"
     output = run(
-        sys.executable, "-m", "pytest", "-q", "test_ingot_acme.py", cwd=written, PYTHONPATH=path
+        sys.executable, "-m", "pytest", "-q", "test_ingot_acme.py", cwd=guide, PYTHONPATH=path
     )
     assert re.search(r"[1-9]\d* passed", output), output
 
 
 def test_the_guides_commands_work_on_a_service_that_has_its_driver(tmp_path, installed, commands):
     used = [shlex.split(command) for command in commands if command.startswith("ingot ")]
-    assert ["create", "provision-state", "power", "provision-state"] == [each[2] for each in used]
+    assert ["create", "provision-state", "power", "provision-state"] == [words[2] for words in used]
     with (
         serving(Strip, on=True, orders=[]) as strip,
         Fleet(tmp_path, conductors=1, PYTHONPATH=str(installed)) as fleet,
@@ -89,9 +89,9 @@ def test_the_guides_commands_work_on_a_service_that_has_its_driver(tmp_path, ins
         assert ["fleet-1"] == fleet.get("drivers/acme")["hosts"]
         assert False in strip.orders  # it was drained
         (step,) = [
-            each
-            for each in fleet.operation("m1", "clean")["steps"]
-            if each["step"] == "drain"
+            step
+            for step in fleet.operation("m1", "clean")["steps"]
+            if step["step"] == "drain"
         ]  # fmt: skip
     assert ("acme", "manageable", None) == (
         node["driver"], node["provision_state"], node["last_error"]

@@ -61,10 +61,10 @@ def test_a_node_is_found_by_a_filter_and_shows_its_failure(chromium, site):
         page.get_by_role("button", name="1 enroll").click()
         expect(page.locator("tr[data-uuid]")).to_have_count(1)
         page.get_by_role("link", name=site.bad).click()
-        why = page.get_by_role("region", name="Why")
+        region = page.get_by_role("region", name="Why")
         hint = "correct them; after several failures"  # once, as a sentence of the summary
-        expect(why).to_contain_text(hint, ignore_case=True)
-        expect(why).to_contain_text("the BMC does not accept the user and the password")
+        expect(region).to_contain_text(hint, ignore_case=True)
+        expect(region).to_contain_text("the BMC does not accept the user and the password")
         page.go_back()
         expect(page.locator("tr[data-uuid]")).to_have_count(1)  # the filters are in the address
 
@@ -72,10 +72,10 @@ def test_a_node_is_found_by_a_filter_and_shows_its_failure(chromium, site):
 def test_the_table_shows_only_rows_in_view_and_reaches_the_last_node(chromium, site):
     with desk(chromium, site.url, at="/fleet?resource_class=fake") as page:
         expect(page.get_by_role("button", name="300 all")).to_be_visible()
-        last = site.get("nodes", resource_class="fake", limit=1000)["nodes"][-1]["uuid"]
+        last_node = site.get("nodes", resource_class="fake", limit=1000)["nodes"][-1]["uuid"]
         table = page.get_by_role("region", name="Nodes")
         table.evaluate("each => { each.scrollTop = each.scrollHeight; }")
-        expect(page.locator(f"tr[data-uuid='{last}']")).to_be_visible()
+        expect(page.locator(f"tr[data-uuid='{last_node}']")).to_be_visible()
         assert page.locator("tr[data-uuid]").count() < 100
         assert "301" == page.get_by_role("table", name="Nodes").get_attribute("aria-rowcount")
 
@@ -131,21 +131,21 @@ def test_a_verb_for_several_nodes_is_rehearsed_and_its_refusals_are_named(chromi
 
 def test_a_verb_starts_only_when_its_dry_run_is_shown(chromium, site):
     with desk(chromium, site.url, at=f"/nodes/{site.good}") as page:
-        held = []
-        page.route("**/states/provision", lambda route: held.append(route))  # noqa: PLW0108 - not a builtin
+        routes = []
+        page.route("**/states/provision", lambda route: routes.append(route))  # noqa: PLW0108 - not a builtin
         page.get_by_role("button", name="deploy install", exact=True).click()
         dialog = page.get_by_role("dialog")
         start = dialog.get_by_role("button", name="Start deploy")
         expect(dialog).to_contain_text("Asking")
         expect(start).to_be_disabled()  # a request now would be one for a plan that is not shown
         dialog.get_by_label("deploy_steps").fill(HOLD)
-        held.pop().continue_()
+        routes.pop().continue_()
         expect(dialog).to_contain_text("deploy.write_image")
         expect(start).to_be_enabled()
         start.click()  # the plan that is shown is that of the request before the edit
-        until(lambda: page.wait_for_timeout(20) or held, "the second dry run")
-        assert held[0].request.post_data_json["dry_run"]
-        held.pop().continue_()
+        until(lambda: page.wait_for_timeout(20) or routes, "the second dry run")
+        assert routes[0].request.post_data_json["dry_run"]
+        routes.pop().continue_()
         expect(dialog.get_by_role("listitem").filter(has_text="hold")).to_have_count(1)
         dialog.get_by_role("button", name="Close").click()
     assert "available" == site.states()[site.good]
@@ -179,8 +179,8 @@ def test_a_deployment_is_rehearsed_started_held_and_watched_to_active(chromium, 
 
         expect(page.locator("h1 + .badge")).to_have_text("deploy hold")
         assert "configdrive" in site.get(f"nodes/{site.good}")["instance_info"]
-        why = page.get_by_role("region", name="Why")
-        expect(why).to_contain_text("it is held until unhold or abort is requested")
+        region = page.get_by_role("region", name="Why")
+        expect(region).to_contain_text("it is held until unhold or abort is requested")
         expect(steps(page).locator("li", has_text="hold")).to_have_attribute(
             "data-state", "waiting"
         )
@@ -197,7 +197,7 @@ def test_a_deployment_is_rehearsed_started_held_and_watched_to_active(chromium, 
         planned = site.operation(site.good, "active")["steps"]
         names = ".".join
         assert [
-            names((each["interface"], each["step"])) for each in planned if each["interface"]
+            names((step["interface"], step["step"])) for step in planned if step["interface"]
         ] == [name for name in steps(page).locator("li code").all_inner_texts() if "." in name]
         expect(page.get_by_role("tabpanel")).to_contain_text("The node was deployed.")
 
@@ -216,7 +216,7 @@ def test_a_killed_conductor_and_the_takeover_are_shown(chromium, tmp_path):
             page.get_by_role("button", name="Start manage").click()
             (pid,) = until(stopped, "the stop")
             conductors = fleet.pids()["conductors"].items()
-            (survivor,) = [name for name, each in conductors if each != pid]
+            (survivor,) = [name for name, other_pid in conductors if other_pid != pid]
             os.kill(pid, signal.SIGKILL)
             expect(page.locator("h1 + .badge")).to_have_text("manageable")
             expect(steps(page)).to_contain_text("1 attempt ended with the death of its conductor")
@@ -313,7 +313,7 @@ def test_texts_of_nodes_are_shown_as_text(chromium, site):
         f"{site.url}/v1/nodes/{site.fakes[3]}/maintenance", json={"reason": markup}, timeout=30
     )
     assert 202 == answer.status_code, answer.text
-    kept = (
+    script = (
         "() => localStorage.setItem('ingot.columns', '[\"description\", \"maintenance_reason\"]')"
     )
     with desk(chromium, site.url, at=f"/nodes/{site.fakes[3]}") as page:
@@ -322,7 +322,7 @@ def test_texts_of_nodes_are_shown_as_text(chromium, site):
         page.get_by_role("button", name="End maintenance").click()
         expect(page.get_by_role("dialog")).to_contain_text(markup)
         assert 0 == page.locator("#bold").count()
-        page.evaluate(kept)
+        page.evaluate(script)
         page.goto(f"{site.url}/ui#/fleet?maintenance=true")
         page.reload()
         expect(page.get_by_role("cell", name=markup)).to_have_count(2)

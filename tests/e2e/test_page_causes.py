@@ -25,7 +25,7 @@ class Site:
     def next(self, **faults):
         """Return the node of a machine that no case has used, with these faults."""
         node = self.nodes.pop()
-        machine = next(each for each in self.simulator.machines if each.uuid == node)
+        machine = next(machine for machine in self.simulator.machines if machine.uuid == node)
         machine.faults = replace(machine.faults, **faults)
         return node
 
@@ -103,11 +103,11 @@ def failing_step(site):
 
 
 def full_queue(site):
-    first, second = site.next(agent_never_boots=True), site.next()
-    for node in (first, second):
+    first_node, second_node = site.next(agent_never_boots=True), site.next()
+    for node in (first_node, second_node):
         site.manageable(node)
         site.fleet.provision([node], "provide")
-    return second, ("number 1 of 1 in the queue for one of 1 slots", "max_concurrent_clean")
+    return second_node, ("number 1 of 1 in the queue for one of 1 slots", "max_concurrent_clean")
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def full_queue(site):
 def test_the_cause_of_a_fault_is_on_the_nodes_page(chromium, site, fault):
     node, words = fault(site)
     with desk(chromium, site.fleet.url, at=f"/nodes/{node}") as page:
-        why = page.get_by_role("region", name="Why")
+        region = page.get_by_role("region", name="Why")
         for word in words:
-            expect(why).to_contain_text(word, timeout=PATIENCE, ignore_case=True)
+            expect(region).to_contain_text(word, timeout=PATIENCE, ignore_case=True)
 
 
 def test_a_service_without_conductors_is_named_on_the_nodes_page(chromium, tmp_path):
@@ -131,5 +131,5 @@ def test_a_service_without_conductors_is_named_on_the_nodes_page(chromium, tmp_p
         os.kill(fleet.conductor(1), signal.SIGKILL)
         until(lambda: fleet.get("conductors")["conductors"][0]["alive"] is False, "its death")
         with desk(chromium, fleet.url, at=f"/nodes/{node}") as page:
-            why = page.get_by_role("region", name="Why")
-            expect(why).to_contain_text("No conductor is alive", timeout=PATIENCE)
+            region = page.get_by_role("region", name="Why")
+            expect(region).to_contain_text("No conductor is alive", timeout=PATIENCE)

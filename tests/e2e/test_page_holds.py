@@ -37,12 +37,12 @@ def test_a_hold_is_set_shown_changed_and_ended(chromium, site):
         expect(badge).to_have_text("hold: hardware")
         expect(page.get_by_role("region", name="Why")).to_contain_text("Held by a hardware hold")
         assert {} == grave_findings(page)
-        (made,) = site.get(f"nodes/{node}/holds", detail="true")["holds"]
-        assert ("hardware", "new DIMM") == (made["kind"], made["reason"])
+        (hold,) = site.get(f"nodes/{node}/holds", detail="true")["holds"]
+        assert ("hardware", "new DIMM") == (hold["kind"], hold["reason"])
 
         expect(verbs.get_by_role("button", name="manage")).to_have_count(0)
         reason = page.get_by_role("region", name="Why").locator("dt", has_text="manage is refused")
-        expect(reason.locator("+ dd")).to_contain_text(f"is held: hardware hold {made['uuid']}")
+        expect(reason.locator("+ dd")).to_contain_text(f"is held: hardware hold {hold['uuid']}")
 
         section.get_by_role("button", name="Change the hardware hold").click()
         dialog.get_by_label("reason").fill("DIMM ordered")
@@ -67,5 +67,5 @@ def test_holds_of_others_appear_in_the_fleet_and_among_the_resources(chromium, s
         page.goto(f"{site.url}/ui#/fleet?hold=scheduling")
         expect(page.get_by_role("button", name="1 all")).to_be_visible()
         page.goto(f"{site.url}/ui#/resources?kind=holds")
-        held = page.get_by_role("region", name="Holds", exact=True).first
-        expect(held).to_contain_text("moves")
+        region = page.get_by_role("region", name="Holds", exact=True).first
+        expect(region).to_contain_text("moves")

@@ -97,16 +97,16 @@ def test_all_that_match_are_selected_and_ranges_by_shift(chromium, fleet):
         box(page, 4).click()
         view = page.locator("div.scroll.nodes")
         view.evaluate(END)
-        last = box(page, SMALL - 1)
-        expect(last).to_be_visible()
-        last.click(modifiers=["Shift"])  # across rows that were never drawn
+        last_box = box(page, SMALL - 1)
+        expect(last_box).to_be_visible()
+        last_box.click(modifiers=["Shift"])  # across rows that were never drawn
         expect(bar(page)).to_contain_text(f"{3 + SMALL - 4} selected")
         everything = page.get_by_label("Select all nodes that match")
         assert everything.evaluate("box => box.indeterminate")
         everything.check()
         expect(bar(page)).to_contain_text(f"{SMALL} selected, all that match")
         view.evaluate(END)  # the click may have scrolled to the head
-        last.click()
+        last_box.click()
         expect(bar(page)).to_contain_text(f"{SMALL - 1} selected, all that match")
         page.get_by_label("Verb").select_option("manage")
         expect(bar(page)).to_contain_text("Above 200 nodes, verbs are rolled out")
@@ -146,7 +146,7 @@ def test_holds_and_maintenance_are_set_for_all_that_match(chromium, fleet):
 
 
 def test_the_failed_are_first_and_one_is_retried(chromium, fleet):
-    before = len(fleet.operations(fleet.dead[0]))
+    count = len(fleet.operations(fleet.dead[0]))
     with job(chromium, fleet, "/fleet", "retry one node") as page:
         failed = page.get_by_role("region", name="Failed nodes")
         expect(failed).to_contain_text("3 nodes failed")
@@ -156,7 +156,7 @@ def test_the_failed_are_first_and_one_is_retried(chromium, fleet):
         expect(dialog).to_contain_text("The node becomes verifying")
         dialog.get_by_role("button", name="Start manage").click()
         expect(dialog).to_have_count(0)
-        until(lambda: len(fleet.operations(fleet.dead[0])) > before, "the retry")
+        until(lambda: len(fleet.operations(fleet.dead[0])) > count, "the retry")
 
 
 def test_all_that_failed_are_retried_at_once(chromium, fleet):
@@ -164,7 +164,7 @@ def test_all_that_failed_are_retried_at_once(chromium, fleet):
         return fleet.get("operations/failures")["nodes"] == 3
 
     until(ended, "the end of earlier operations")
-    before = {node: len(fleet.operations(node)) for node in fleet.dead}
+    counts = {node: len(fleet.operations(node)) for node in fleet.dead}
     with job(chromium, fleet, "/fleet", "retry all that failed") as page:
         page.get_by_role("button", name="Retry failed…").click()
         expect(page.get_by_role("button", name="3 failed")).to_have_attribute(
@@ -177,7 +177,7 @@ def test_all_that_failed_are_retried_at_once(chromium, fleet):
         expect(dialog).to_contain_text("3 nodes: manage: ")
         dialog.get_by_role("button", name="Start the retry on 3").click()
         expect(page.get_by_text("the retry is requested for 3 nodes.")).to_be_visible()
-    for node, count in before.items():
+    for node, count in counts.items():
         assert len(fleet.operations(node)) > count
     until(ended, "the end of the retries")
 

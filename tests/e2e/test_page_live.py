@@ -80,7 +80,7 @@ def test_a_change_replaces_neither_the_choice_of_an_operation_nor_the_history(ch
         change(site, node, "extra/rack", "b")
         expect(page.get_by_role("tabpanel")).to_contain_text("Changed: extra/rack")
         expect(page.get_by_role("combobox", name="Operation")).to_be_focused()
-        assert not [each for each in page.evaluate("window.seen") if "Reading" in each]
+        assert not [text for text in page.evaluate("window.seen") if "Reading" in text]
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["laptop", "phone"])
@@ -104,17 +104,17 @@ def test_the_link_to_the_content_stays_on_the_page(chromium, site):
 
 
 def test_a_dry_run_of_several_nodes_shows_how_far_it_is(chromium, site):
-    held = []
+    routes = []
     with desk(chromium, site.url, at="/fleet") as page:
-        page.route("**/states/provision", lambda route, _: held.append(route))
+        page.route("**/states/provision", lambda route, _: routes.append(route))
         page.get_by_label(f"Select {site.nodes[1]}").check()
         page.get_by_label(f"Select {site.nodes[2]}").check()
         page.get_by_label("Verb").select_option("provide")
         page.get_by_role("button", name="Dry run…").click()
-        asked = page.get_by_role("button", name="nodes have answered")
-        expect(asked).to_have_text("0 of 2 nodes have answered…")
-        expect(asked).to_be_disabled()
-        for route in held:
+        button = page.get_by_role("button", name="nodes have answered")
+        expect(button).to_have_text("0 of 2 nodes have answered…")
+        expect(button).to_be_disabled()
+        for route in routes:
             route.continue_()
         expect(page.get_by_role("dialog")).to_contain_text("2 of 2 nodes accept it.")
         page.keyboard.press("Escape")

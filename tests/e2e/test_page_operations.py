@@ -28,11 +28,11 @@ def fleet(tmp_path_factory):
         "INGOT_FAKE_DEPLOY_DELAY": "3600",
     }
     with Fleet(tmp_path_factory.mktemp("fleet"), **settings) as started:
-        made = [enrol(started, f"worked-{number}", driver="fake-hardware") for number in range(4)]
+        nodes = [enrol(started, f"worked-{number}", driver="fake-hardware") for number in range(4)]
         for verb, state in (("manage", "manageable"), ("provide", "available")):
-            started.provision(made, verb)
-            started.await_state(made, state)
-        started.provision(made[:3], "active")
+            started.provision(nodes, verb)
+            started.await_state(nodes, state)
+        started.provision(nodes[:3], "active")
         until(lambda: counts(started)["waiting"] == 1 and counts(started)["admission"] == 2)
         address = {"redfish_address": f"http://127.0.0.1:{free_port()}"}
         login = {"redfish_username": "admin", "redfish_password": "secret"}
@@ -85,21 +85,21 @@ def test_a_group_of_failures_leads_to_its_nodes_with_one_click(chromium, fleet):
 
 
 def test_groups_that_are_answered_late_do_not_replace_newer_ones(chromium, fleet):
-    held = []
+    routes = []
     with desk(chromium, fleet.url, at="/resources") as page:
         page.route(
             "**/operations/failures?*",
-            lambda route: route.continue_() if held else held.append(route),
+            lambda route: route.continue_() if routes else routes.append(route),
         )
         page.goto(f"{fleet.url}/ui#/operations")
         expect(page.get_by_role("heading", name="Failures")).to_be_visible()
-        while not held:
+        while not routes:
             page.wait_for_timeout(10)
         page.get_by_label("Resource class").check()
         head = part(page, "Failures").locator("thead")
         expect(head).to_contain_text("Resource class")
         with page.expect_response("**/operations/failures?*"):
-            held[0].continue_()
+            routes[0].continue_()
         page.wait_for_timeout(300)
         assert "resource class" in head.inner_text().lower()
 
@@ -147,16 +147,16 @@ def test_conductors_show_ring_load_queues_and_a_death(chromium, fleet):
 
 def test_a_conductor_is_drained_and_gets_work_again(chromium, fleet):
     with desk(chromium, fleet.url, at="/conductors") as page:
-        first = row(part(page, "Conductors"), "fleet-1")
+        conductor_row = row(part(page, "Conductors"), "fleet-1")
         page.get_by_role("button", name="Drain fleet-1").click()
         dialog = page.get_by_role("dialog")
         dialog.locator("[name=reason]").fill("new fan")
         dialog.get_by_role("button", name="Drain", exact=True).click()
         expect(dialog).to_have_count(0)
-        expect(first).to_contain_text("drain")
-        expect(first).to_contain_text(": new fan")
+        expect(conductor_row).to_contain_text("drain")
+        expect(conductor_row).to_contain_text(": new fan")
         page.get_by_role("button", name="Undrain fleet-1").click()
-        expect(first).to_contain_text("alive")
+        expect(conductor_row).to_contain_text("alive")
         expect(page.get_by_role("button", name="Drain fleet-1")).to_be_visible()
 
 

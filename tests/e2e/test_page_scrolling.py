@@ -40,8 +40,8 @@ def site(tmp_path_factory):
 @pytest.fixture
 def page(chromium, site):
     address, requests, *_ = site
-    with opened(chromium, address, requests, NODES) as shown:
-        yield shown
+    with opened(chromium, address, requests, NODES) as opened_page:
+        yield opened_page
 
 
 def scroll(page, row):
@@ -59,9 +59,9 @@ def lists(site):
     """Take the queries of the table since the last call; the list of failed nodes has `where`."""
     requests = site[1]
     queries = [request.path for request in requests if request.path.startswith("/v1/nodes?")]
-    found = [query for query in queries if "where=" not in query]
+    table_queries = [query for query in queries if "where=" not in query]
     requests.clear()
-    return found
+    return table_queries
 
 
 def test_the_last_row_costs_a_page_from_the_other_end(page, site):
@@ -125,18 +125,20 @@ def test_a_new_node_is_the_last_row_of_a_table_that_shows_its_end(page, site):
 
 
 def test_a_page_that_was_awaited_during_much_scrolling_is_drawn_once(page):
-    held = []
-    page.route("**/v1/nodes?*", lambda route: held.append(route))  # noqa: PLW0108 - not a builtin
+    routes = []
+    page.route("**/v1/nodes?*", lambda route: routes.append(route))  # noqa: PLW0108 - not a builtin
     for row in range(1000, 1030):
         scroll(page, row)
         page.evaluate("() => new Promise(requestAnimationFrame)")
     page.locator("table.nodes tbody").evaluate(COUNT_DRAWINGS)
-    until(lambda: page.wait_for_timeout(20) or held, "the request")
+    until(lambda: page.wait_for_timeout(20) or routes, "the request")
     while page.locator("tr[aria-rowindex='1030'][data-uuid]").count() == 0:
-        before = page.evaluate("drawings")
-        held.pop().continue_()
+        drawings = page.evaluate("drawings")
+        routes.pop().continue_()
         until(
-            lambda before=before: page.wait_for_timeout(20) or page.evaluate("drawings") > before,
+            lambda drawings=drawings: (
+                page.wait_for_timeout(20) or page.evaluate("drawings") > drawings
+            ),
             "the rows",
         )
-        assert before + 1 == page.evaluate("drawings")
+        assert drawings + 1 == page.evaluate("drawings")

@@ -73,8 +73,8 @@ def fill(page, user, password=PASSWORD):
 
 def session_of(page):
     """The text of the session's token in a browser; None: there is none."""
-    kept = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
-    return kept.get("ingot_session")
+    cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
+    return cookies.get("ingot_session")
 
 
 def status(site, token):

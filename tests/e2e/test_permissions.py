@@ -25,7 +25,7 @@ def modes(folder):
 
 def served(fleet, port, simulator):
     """Path of the boot image of a machine, after the machine has fetched it."""
-    nodes = fleet.enrol(simulator, made=True)
+    nodes = fleet.enrol(simulator, ramdisk=True)
     fleet.provision(nodes, "manage")
     fleet.await_state(nodes, "manageable")
     fleet.provision(nodes, "provide")
@@ -39,8 +39,8 @@ def served(fleet, port, simulator):
 
 def another_group():
     """(name, number) of a secondary group of this process, which may own files."""
-    may = [each.gr_gid for each in grp.getgrall()] if os.geteuid() == 0 else os.getgroups()
-    number = next((each for each in may if each != os.getegid()), os.getegid())
+    may = [group.gr_gid for group in grp.getgrall()] if os.geteuid() == 0 else os.getgroups()
+    number = next((group_id for group_id in may if group_id != os.getegid()), os.getegid())
     return grp.getgrgid(number).gr_name, number
 
 
@@ -56,14 +56,14 @@ def test_other_users_cannot_read_the_data_directory_and_boot_files_are_served(tm
     port = free_port()
     with running(machines=1, **PACE) as simulator, up(tmp_path, port) as fleet:
         image = served(fleet, port, simulator)
-        found = modes(fleet.data)
+        modes_by_path = modes(fleet.data)
     assert {"ingot.db", "ingot.db-wal", "redis", "redis.log", "httpboot", "master_images"} < set(
-        found
+        modes_by_path
     )
-    assert any(path.endswith(".aof") for path in found)
+    assert any(path.endswith(".aof") for path in modes_by_path)
     # Ironic's setting gives images their own mode; the folders above them are closed
-    assert 0o644 == found.pop(image.relative_to(fleet.data).as_posix())
-    assert {} == {path: f"{mode:o}" for path, mode in found.items() if mode & 0o077}
+    assert 0o644 == modes_by_path.pop(image.relative_to(fleet.data).as_posix())
+    assert {} == {path: f"{mode:o}" for path, mode in modes_by_path.items() if mode & 0o077}
 
 
 def test_open_permissions_left_by_an_older_release_are_tightened(tmp_path):
@@ -84,10 +84,10 @@ def test_a_directory_with_foreign_files_is_left_as_it_is_with_a_warning(tmp_path
     (data / "photographs").mkdir(parents=True)
     with up(tmp_path, free_port()) as fleet:
         assert [str(data)] == [line["path"] for line in fleet.log("permissions.too_wide")]
-        found = modes(data)
-    assert 0o755 == found.pop(".")
-    assert 0o755 == found.pop("photographs")
-    assert {} == {path: f"{mode:o}" for path, mode in found.items() if mode & 0o077}
+        modes_by_path = modes(data)
+    assert 0o755 == modes_by_path.pop(".")
+    assert 0o755 == modes_by_path.pop("photographs")
+    assert {} == {path: f"{mode:o}" for path, mode in modes_by_path.items() if mode & 0o077}
 
 
 def test_the_group_of_a_file_server_can_read_boot_files_only(tmp_path):
@@ -98,11 +98,19 @@ def test_the_group_of_a_file_server_can_read_boot_files_only(tmp_path):
         up(tmp_path, port, INGOT_DEPLOY_SERVED_GROUP=name) as fleet,
     ):
         image = served(fleet, port, simulator)
-        found = modes(fleet.data)
+        modes_by_path = modes(fleet.data)
         way = [image, *(parent for parent in image.parents if parent.is_relative_to(fleet.data))]
-        assert {group} == {each.stat().st_gid for each in way}
-    assert 0o710 == found["."]
-    shared = {path for path in found if path.startswith(("httpboot", "tftpboot", "master_images"))}
-    assert [] == [path for path in shared if not found[path] & 0o040]
-    assert [] == [path for path in found.keys() - shared - {"."} if found[path] & 0o077]
-    assert [] == [path for path in found if found[path] & 0o007 and not path.endswith("boot.iso")]
+        assert {group} == {path.stat().st_gid for path in way}
+    assert 0o710 == modes_by_path["."]
+    shared = {
+        path for path in modes_by_path if path.startswith(("httpboot", "tftpboot", "master_images"))
+    }
+    assert [] == [path for path in shared if not modes_by_path[path] & 0o040]
+    assert [] == [
+        path for path in modes_by_path.keys() - shared - {"."} if modes_by_path[path] & 0o077
+    ]
+    assert [] == [
+        path
+        for path in modes_by_path
+        if modes_by_path[path] & 0o007 and not path.endswith("boot.iso")
+    ]

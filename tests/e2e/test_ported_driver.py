@@ -137,12 +137,12 @@ def test_a_driver_in_the_words_of_the_specs_is_listed_planned_and_run(tmp_path, 
         assert [] == ask("clean", "clean failed", clean_steps=scrub("broken"))
         assert "the brush is broken" in fleet.get(f"nodes/{node}")["last_error"]
         listed = fleet.get(f"nodes/{node}/cleaning/steps")
-        found = {each["step"]: each for each in listed if each["step"] in DRIVER}
+        driver_steps = {step["step"]: step for step in listed if step["step"] in DRIVER}
         assert {"shred": 44, "measure": 33, "polish": 30.5, "scrub": 0} == {
-            name: each["priority"] for name, each in found.items()
+            name: step["priority"] for name, step in driver_steps.items()
         }
         assert [{"name": "level", "description": "How deep", "required": True}] == (
-            found["scrub"]["args"]
+            driver_steps["scrub"]["args"]
         )
         notes = ["shred", "measured in cleaning", "polish"]
         assert notes == ask("provide", "available")

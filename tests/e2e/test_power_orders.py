@@ -79,10 +79,10 @@ def test_power_orders_settle_and_no_sweep_undoes_them(tmp_path):
         fleet = stack.enter_context(Fleet(tmp_path, conductors=1, **SWEEPS))
         nodes = {name: enrol(fleet, bmc, name) for name, bmc in bmcs.items()}
         fleet.await_state(list(nodes.values()), "manageable")
-        for name, (fields, wanted, *_) in CASES.items():
+        for name, (fields, target, *_) in CASES.items():
             for field, value in fields.items():
                 setattr(bmcs[name], field, value)
-            order(fleet, nodes[name], wanted)
+            order(fleet, nodes[name], target)
         for name, (_, _, power, orders) in CASES.items():
             expected = (f"power {power.lower()}", None)
             assert expected == settled(fleet, nodes[name]), name

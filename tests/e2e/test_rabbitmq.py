@@ -13,8 +13,8 @@ SLOW = {"INGOT_FAKE_VENDOR_DELAY": "0.2,0.6", "INGOT_BROKER_CONNECT_TIMEOUT": "2
 
 @pytest.fixture
 def server(tmp_path):
-    with rabbitmq.serving(tmp_path) as made:
-        yield made
+    with rabbitmq.serving(tmp_path) as broker:
+        yield broker
 
 
 def test_nodes_live_their_life_although_rabbitmq_is_restarted_and_emptied(server, tmp_path):
@@ -34,25 +34,25 @@ def test_nodes_live_their_life_although_rabbitmq_is_restarted_and_emptied(server
         fleet.provision(nodes, "active")
         fleet.await_state(nodes, "active")
 
-        held = held_by(server)
-        until(held.marked, "the mark")
-        assert 0 == held.backlog("fleet-1")
-        assert 0 == held.backlog("absent")
+        messages = held_by(server)
+        until(messages.marked, "the mark")
+        assert 0 == messages.backlog("fleet-1")
+        assert 0 == messages.backlog("absent")
         fleet.provision(nodes, "deleted")
-        held.application.pool.force_close_all()
-        with held.application.connection_for_write() as connection:
+        messages.application.pool.force_close_all()
+        with messages.application.connection_for_write() as connection:
             channel = connection.default_channel
             for name in ("ingot.epoch", "conductor.fleet-1", "conductor.fleet-2"):
                 channel.queue_purge(name)
             channel.queue_delete("ingot.epoch")
         fleet.await_state(nodes, "available")
         until(lambda: fleet.log("broker.was_empty"), "the detection of the emptied broker")
-        tried = Breakers(settings_of(server).broker)
-        tried._send()
+        breakers = Breakers(settings_of(server).broker)
+        breakers._send()
         server.stop()
         with pytest.raises(FAILURES):
-            tried._send()
-        held.application.close()
+            breakers._send()
+        messages.application.close()
 
 
 def settings_of(server):

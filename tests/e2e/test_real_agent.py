@@ -133,27 +133,27 @@ class Enrolled:
         table: first byte of the table of partitions, and of the space that it divides.
         """
         entry = self.on_disk(table + 446 + 16 * (number - 1), 16, disk)
-        first, sectors = struct.unpack_from("<II", entry, 8)
+        start, sectors = struct.unpack_from("<II", entry, 8)
         size = sectors * SECTOR
-        return size, self.on_disk(table + first * SECTOR, min(size, 4 << 20), disk)
+        return size, self.on_disk(table + start * SECTOR, min(size, 4 << 20), disk)
 
     def meta_data(self, **fields):
         """Content of meta_data.json with these fields; it names the node."""
         return json.dumps({"uuid": self.node, **fields}).encode()
 
-    def build_raid(self, volumes, *more):
+    def build_raid(self, volumes, *other_steps):
         """Replace the RAID volumes in manual cleaning, with more steps; return the operation."""
         path = f"{self.fleet.url}/v1/nodes/{self.node}/states/raid"
         answer = self.fleet.http.put(path, json={"logical_disks": volumes}, timeout=30)
         assert 204 == answer.status_code, answer.text
         names = ("delete_configuration", "create_configuration")
         steps = [{"interface": "raid", "step": name} for name in names]
-        return self.reach("clean", "manageable", clean_steps=[*steps, *more])
+        return self.reach("clean", "manageable", clean_steps=[*steps, *other_steps])
 
     def volumes(self):
         """Names of the RAID volumes in the superblocks on the disks."""
-        found = self.machine.program("mdadm", "--examine", "--scan")
-        return [line.rpartition(":")[2] for line in found.splitlines()]
+        output = self.machine.program("mdadm", "--examine", "--scan")
+        return [line.rpartition(":")[2] for line in output.splitlines()]
 
 
 def in_band(operation):
@@ -185,12 +185,12 @@ def test_the_agent_does_not_start_where_it_could_open_a_disk(devices, user, comp
         not_run("a process of root's")
     program = (real_agent.HOST / "confined.py").read_text().partition("if __name__")[0]
     program += f"dangerous_devices = lambda: {devices}\nconfine()\n"
-    done = subprocess.run(
+    process = subprocess.run(
         [real_agent.interpreter(), "-c", program], check=False, capture_output=True, text=True,
         cwd="/", **user,
     )  # fmt: skip
-    assert 1 == done.returncode
-    assert complaint in done.stderr
+    assert 1 == process.returncode
+    assert complaint in process.stderr
 
 
 def test_inspection_stores_the_inventory_and_sets_properties_from_it(enrolled):
@@ -203,13 +203,13 @@ def test_inspection_stores_the_inventory_and_sets_properties_from_it(enrolled):
         "vendor": "Sushy Emulator", "capabilities": "boot_mode:bios",
     } == node["properties"]  # fmt: skip
     assert ("power off", None) == (node["power_state"], node["inspection_started_at"])
-    found = enrolled.fleet.get(f"nodes/{enrolled.node}/inventory")
-    assert [bare_metal.MAC] == [nic["mac_address"] for nic in found["inventory"]["interfaces"]]
-    assert [real_agent.DISK_SIZE] * 2 == [disk["size"] for disk in found["inventory"]["disks"]]
-    assert [{"name": "file_machine", "version": "1"}] == found["plugin_data"]["configuration"][
+    document = enrolled.fleet.get(f"nodes/{enrolled.node}/inventory")
+    assert [bare_metal.MAC] == [nic["mac_address"] for nic in document["inventory"]["interfaces"]]
+    assert [real_agent.DISK_SIZE] * 2 == [disk["size"] for disk in document["inventory"]["disks"]]
+    assert [{"name": "file_machine", "version": "1"}] == document["plugin_data"]["configuration"][
         "managers"
     ]
-    assert ["eth0"] == list(found["plugin_data"]["valid_interfaces"])
+    assert ["eth0"] == list(document["plugin_data"]["valid_interfaces"])
     ports = enrolled.fleet.get(f"nodes/{enrolled.node}/ports?detail=true")["ports"]
     assert [(bare_metal.MAC, True)] == [(port["address"], port["pxe_enabled"]) for port in ports]
 
@@ -218,10 +218,10 @@ def test_an_agent_whose_report_was_refused_is_asked_for_it(enrolled):
     enrolled.machine.reports_to = enrolled.machine.url
     enrolled.reach("inspect", "manageable")
     enrolled.machine.reports_to = None
-    found = enrolled.fleet.get(f"nodes/{enrolled.node}/inventory")
-    assert [bare_metal.MAC] == [nic["mac_address"] for nic in found["inventory"]["interfaces"]]
-    assert "1024" == str(found["inventory"]["memory"]["physical_mb"])
-    assert "configuration" not in found["plugin_data"], "only reports have it"
+    document = enrolled.fleet.get(f"nodes/{enrolled.node}/inventory")
+    assert [bare_metal.MAC] == [nic["mac_address"] for nic in document["inventory"]["interfaces"]]
+    assert "1024" == str(document["inventory"]["memory"]["physical_mb"])
+    assert "configuration" not in document["plugin_data"], "only reports have it"
 
 
 def test_manual_cleaning_builds_raid_and_detects_the_end_of_a_step_at_once(enrolled):
@@ -229,7 +229,7 @@ def test_manual_cleaning_builds_raid_and_detects_the_end_of_a_step_at_once(enrol
     operation = enrolled.build_raid([WHOLE_VOLUME], burn_in)
     cleaned = [step for step in operation["steps"] if step["flow"] == "clean"]
     assert ["delete_configuration", "create_configuration", "burn_in"] == [
-        each["step"] for each in cleaned
+        step["step"] for step in cleaned
     ]
     assert [WHOLE_VOLUME] == enrolled.show()["raid_config"]["logical_disks"]
     assert ["md0"] == enrolled.volumes()
@@ -263,9 +263,9 @@ def test_direct_deployment_writes_image_config_drive_and_the_result_of_a_custom_
     assert sha256(FIRST[system]) == sha256(enrolled.on_disk(1 << 20, 3 << 20))
     assert FIRST[:462] == enrolled.on_disk(0, 462)
     assert enrolled.node.encode() == enrolled.on_disk(512, 36)
-    _, written = enrolled.partition(2)
-    assert b"config-2" == written[16 * 2048 + 40 :][:8]
-    assert enrolled.meta_data(name="rack1-u7") in written
+    _, content = enrolled.partition(2)
+    assert b"config-2" == content[16 * 2048 + 40 :][:8]
+    assert enrolled.meta_data(name="rack1-u7") in content
     assert "power on" == enrolled.show()["power_state"]
 
 
@@ -279,8 +279,8 @@ def test_a_wrong_checksum_is_reported_with_its_image(enrolled):
     assert wrong["image_os_hash_value"] in error
     newest = enrolled.fleet.get(f"nodes/{enrolled.node}/operations")["operations"][0]["uuid"]
     steps = enrolled.fleet.get(f"operations/{newest}")["steps"]
-    (kept,) = [step["result"]["logs"] for step in steps if step["step"] == "keep_logs"]
-    with tarfile.open(kept) as archive:
+    (log_path,) = [step["result"]["logs"] for step in steps if step["step"] == "keep_logs"]
+    with tarfile.open(log_path) as archive:
         assert "agent.log" in {Path(name).name for name in archive.getnames()}
 
 
@@ -311,11 +311,11 @@ def test_a_partition_image_gets_a_table_swap_and_config_drive(enrolled):
 
 
 def test_service_runs_a_step_of_the_agents_beside_the_instance(enrolled):
-    before = enrolled.on_disk(0, 4 << 20)
+    content = enrolled.on_disk(0, 4 << 20)
     steps = [{"interface": "deploy", "step": "burn_in", "args": {"seconds": 0.1}}]
     operation = enrolled.reach("service", "active", service_steps=steps)
     assert ["burn_in"] == in_band(operation)
-    assert before == enrolled.on_disk(0, 4 << 20)
+    assert content == enrolled.on_disk(0, 4 << 20)
 
 
 def test_rescue_sets_a_password_and_unrescue_boots_the_instance(enrolled):
@@ -339,8 +339,8 @@ def test_an_agent_without_the_deploy_extension_writes_image_and_config_drive(enr
     assert "Extension deploy not found" in enrolled.machine.log()
     assert [] == in_band(operation)
     assert sha256(FIRST[1 << 20 :]) == sha256(enrolled.on_disk(1 << 20, 3 << 20))
-    _, written = enrolled.partition(2)
-    assert enrolled.meta_data(name="rack1-u7") in written
+    _, content = enrolled.partition(2)
+    assert enrolled.meta_data(name="rack1-u7") in content
     enrolled.reach("deleted", "available")
     enrolled.machine.lacks = ()
 
@@ -374,13 +374,13 @@ def test_raid_of_a_deployment_is_built_and_the_image_is_written_to_its_root_volu
     assert ["apply_configuration", "sign_disk"] == in_band(operation)
     assert volumes == enrolled.show()["raid_config"]["logical_disks"]
     assert ["md0", "md1"] == enrolled.volumes()
-    (written,) = [step for step in operation["steps"] if step["step"] == "write_image"]
-    assert f"written to device {enrolled.machine.folder}/dev/md0" in str(written["result"])
+    (write_step,) = [step for step in operation["steps"] if step["step"] == "write_image"]
+    assert f"written to device {enrolled.machine.folder}/dev/md0" in str(write_step["result"])
     for disk in (0, 1):
         system, data = CONTENTS
         assert FIRST[:462] == enrolled.on_disk(system, 462, disk)
-        written = enrolled.on_disk(system + (1 << 20), 3 << 20, disk)
-        assert sha256(FIRST[1 << 20 :]) == sha256(written)
+        content = enrolled.on_disk(system + (1 << 20), 3 << 20, disk)
+        assert sha256(FIRST[1 << 20 :]) == sha256(content)
         assert enrolled.meta_data(name="rack1-u7") in enrolled.partition(2, system, disk)[1]
         assert bytes(4 << 20) == enrolled.on_disk(data, 4 << 20, disk)
     assert ["diska", "diskb"] == sorted(loaders.read_text().split())
@@ -409,8 +409,8 @@ def test_the_image_is_written_to_the_volume_that_cleaning_built_and_the_next_age
 ):
     enrolled.set(instance_info=instance(enrolled.machine, "/second.raw", SECOND))
     operation = enrolled.reach("active", "active")
-    (written,) = [step for step in operation["steps"] if step["step"] == "write_image"]
-    assert f"written to device {enrolled.machine.folder}/dev/md127" in str(written["result"])
+    (write_step,) = [step for step in operation["steps"] if step["step"] == "write_image"]
+    assert f"written to device {enrolled.machine.folder}/dev/md127" in str(write_step["result"])
     for disk in (0, 1):
         assert SECOND[:462] == enrolled.on_disk(CONTENTS[0], 462, disk)
     enrolled.set(automated_clean=True)

@@ -19,8 +19,8 @@ NIC = Nic("p1", "52:54:00:00:00:01", local_link_connection=LINK)
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    with real_neutron.serving(tmp_path_factory.mktemp("neutron")) as found:
-        yield found
+    with real_neutron.serving(tmp_path_factory.mktemp("neutron")) as started_site:
+        yield started_site
     service._connect.cache_clear()
 
 
@@ -115,10 +115,10 @@ def test_a_machine_on_an_unknown_switch_is_not_connected(neutron):
 def test_a_port_of_a_crashed_conductor_is_replaced(neutron):
     it = machine(neutron)
     run(it, "add_cleaning_network")
-    (first,) = neutron.ports()
+    (first_port,) = neutron.ports()
     run(it, "add_cleaning_network")  # nothing of the first attempt was recorded
-    (second,) = neutron.ports()
-    assert first != second
+    (second_port,) = neutron.ports()
+    assert first_port != second_port
     assert real_neutron.VLANS["cleaning"] == neutron.vlan("p7")
 
 

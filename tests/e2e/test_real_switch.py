@@ -126,9 +126,9 @@ def run(it, method):
 
 def test_packets_of_tenants_and_of_agents_do_not_cross(site, machine_at):
     """Two tenants and a network for cleaning, while a machine goes from one to the other."""
-    first, second = machine_at("m1", "red"), machine_at("m2", "blue")
-    run(first, "unconfigure_tenant_networks")
-    run(second, "unconfigure_tenant_networks")
+    first_machine, second_machine = machine_at("m1", "red"), machine_at("m2", "blue")
+    run(first_machine, "unconfigure_tenant_networks")
+    run(second_machine, "unconfigure_tenant_networks")
     reach = {
         "m1": {"red": True, "clean": True, "blue": False, "m2": False},
         "m2": {"blue": True, "red": False, "clean": False, "m1": False},
@@ -137,17 +137,17 @@ def test_packets_of_tenants_and_of_agents_do_not_cross(site, machine_at):
     }
     with ExitStack() as scope:
         senders = {name: site.pinging(scope, name, targets) for name, targets in reach.items()}
-        second = run(second, "configure_tenant_networks")
+        second_machine = run(second_machine, "configure_tenant_networks")
         assert HOSTS["blue"] == senders["m2"].stdout.readline().strip()
-        first = run(first, "configure_tenant_networks")
+        first_machine = run(first_machine, "configure_tenant_networks")
         assert HOSTS["red"] == senders["m1"].stdout.readline().strip()
-        first = run(first, "unconfigure_tenant_networks")
-        first = run(first, "add_cleaning_network")
+        first_machine = run(first_machine, "unconfigure_tenant_networks")
+        first_machine = run(first_machine, "add_cleaning_network")
         assert HOSTS["clean"] == senders["m1"].stdout.readline().strip()
         for _ in range(3):  # without the steps in between, as after a crash
-            first = run(first, "configure_tenant_networks")
-            first = run(first, "add_cleaning_network")
-        first = run(first, "remove_cleaning_network")
+            first_machine = run(first_machine, "configure_tenant_networks")
+            first_machine = run(first_machine, "add_cleaning_network")
+        first_machine = run(first_machine, "remove_cleaning_network")
         counts = {}
         for name, sender in senders.items():
             lines, _ = sender.communicate(timeout=30)

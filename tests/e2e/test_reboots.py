@@ -38,7 +38,7 @@ def site(tmp_path_factory):
         ) as fleet,
     ):  # fmt: skip
         fleet.http.headers["X-OpenStack-Ironic-API-Version"] = "1.115"
-        nodes = fleet.enrol(simulator, made=True)
+        nodes = fleet.enrol(simulator, ramdisk=True)
         for node, boot in zip(nodes, BOOTS, strict=True):
             change(fleet, node, "boot_interface", boot)
         for verb, state in (("manage", "manageable"), ("provide", "available")):
@@ -71,8 +71,8 @@ def test_a_reboot_after_the_preparation_of_the_instances_boot_leaves_nothing_of_
     fleet, simulator, nodes = available
     offered, requested = WAYS[way]
     steps = [
-        dict(zip(("interface", "step", "priority", "args"), each, strict=True))
-        for each in requested
+        dict(zip(("interface", "step", "priority", "args"), values, strict=True))
+        for values in requested
     ]
     boots = [machine.boots for machine in simulator.machines]
     for number, node in enumerate(nodes):
@@ -88,7 +88,7 @@ def test_a_reboot_after_the_preparation_of_the_instances_boot_leaves_nothing_of_
             machine.media["Cd"], machine.boot_target, machine.boot_enabled,
         ), BOOTS[number]  # fmt: skip
         ran = [step for step in fleet.operation(node, "active")["steps"] if step["in_band"]]
-        assert ["done"] * len(offered) == [each["state"] for each in ran]
+        assert ["done"] * len(offered) == [step["state"] for step in ran]
     for device in BEFORE_THE_DISK:
         for machine in simulator.machines:
             machine.boot_target, machine.boot_enabled = device, "Once"
@@ -98,5 +98,5 @@ def test_a_reboot_after_the_preparation_of_the_instances_boot_leaves_nothing_of_
         for machine in simulator.machines:
             until(lambda machine=machine: machine.runs == "instance", "the tenant's reboot")
     root = fleet.data / "httpboot"
-    assert [] == [each for each in root.glob("nodes/*/*/*") if each.is_file()]
+    assert [] == [path for path in root.glob("nodes/*/*/*") if path.is_file()]
     assert [] == list((root / "pxelinux.cfg").glob("*"))

@@ -35,8 +35,8 @@ def ask(fleet, node, path, body):
     assert answer.status_code in (202, 204), answer.text
 
 
-def orders(machine, what):
-    return sum(each["what"] == what for each in machine.log)
+def orders(machine, summary):
+    return sum(entry["what"] == summary for entry in machine.log)
 
 
 def test_manual_cleaning_creates_volumes_once_without_a_ramdisk_although_its_conductor_dies(site):
@@ -49,11 +49,11 @@ def test_manual_cleaning_creates_volumes_once_without_a_ramdisk_although_its_con
     fleet.await_state([node], "manageable")
     assert 2 == orders(machine, "create volume")
     assert {"RAID1", "RAID0"} == {volume["RAIDType"] for volume in machine.volumes.values()}
-    assert not any("boots the agent" in each["what"] for each in machine.log)
-    found = fleet.get(f"nodes/{node}")
-    by_level = {disk["raid_level"]: disk for disk in found["raid_config"]["logical_disks"]}
+    assert not any("boots the agent" in entry["what"] for entry in machine.log)
+    document = fleet.get(f"nodes/{node}")
+    by_level = {disk["raid_level"]: disk for disk in document["raid_config"]["logical_disks"]}
     assert ("root", 100) == (by_level["1"]["name"], by_level["1"]["size_gb"])
-    assert CONFIG == found["target_raid_config"]
+    assert CONFIG == document["target_raid_config"]
 
 
 def test_a_deployment_creates_its_root_volume_and_the_agent_returns_after_it(site):
@@ -66,6 +66,6 @@ def test_a_deployment_creates_its_root_volume_and_the_agent_returns_after_it(sit
     fleet.await_state([node], "active")
     assert ["RAID1"] == [volume["RAIDType"] for volume in machine.volumes.values()]
     until(lambda: machine.runs == "instance", "the instance")
-    found = fleet.get(f"nodes/{node}")
-    assert args["raid_config"] == found["target_raid_config"]
-    assert ["root"] == [disk["name"] for disk in found["raid_config"]["logical_disks"]]
+    document = fleet.get(f"nodes/{node}")
+    assert args["raid_config"] == document["target_raid_config"]
+    assert ["root"] == [disk["name"] for disk in document["raid_config"]["logical_disks"]]

@@ -46,8 +46,8 @@ def port(tmp_path):
         tmp_path, program=own_redis.program_with_tls(tmp_path), port="0", tls=True,
         aclfile=users, tls_cert_file=str(certificate),
         tls_key_file=str(key), tls_auth_clients="no",
-    ) as found:  # fmt: skip
-        yield found
+    ) as redis_port:  # fmt: skip
+        yield redis_port
 
 
 def url(tmp_path, port, role, authority="redis"):
@@ -75,8 +75,8 @@ def admin(tmp_path, port):
 def refused(tmp_path, port):
     """Commands that Redis has refused to a user, from its log."""
     return [
-        (each["username"], each["reason"], each["object"])
-        for each in admin(tmp_path, port).acl_log()
+        (entry["username"], entry["reason"], entry["object"])
+        for entry in admin(tmp_path, port).acl_log()
     ]
 
 
@@ -111,21 +111,21 @@ def test_roles_need_no_more_than_their_users_may(tmp_path, port):
 @contextmanager
 def flower_on(tmp_path, port, password="secret"):
     """Run Flower with the entrypoint of compose; yield its process and its URL."""
-    own, secrets = free_port(), tmp_path / "secrets"
+    flower_port, secrets = free_port(), tmp_path / "secrets"
     secrets.mkdir()
     (secrets / "redis_url_flower").write_text(url(tmp_path, port, "flower"))
     (secrets / "flower_password").write_text(password)
     service = yaml.safe_load((ROOT / "compose/compose.yaml").read_text())["services"]["flower"]
     command = [
         word.replace("$$", "$").replace("/run/secrets", str(secrets)).replace("0.0.0.0", "127.0.0.1")
-        .replace("5555", str(own))
+        .replace("5555", str(flower_port))
         for word in service["entrypoint"]
     ]  # fmt: skip
     environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     with (tmp_path / "flower.log").open("w") as log:
         process = subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=log, stderr=log)
         try:
-            yield process, f"http://127.0.0.1:{own}"
+            yield process, f"http://127.0.0.1:{flower_port}"
         finally:
             process.kill()
             process.wait()
@@ -158,7 +158,7 @@ def test_flower_shows_steps_and_conductors_to_its_user_only(tmp_path, port):
         (operation,) = site.request("GET", f"nodes/{node}/operations").json()["operations"]
         steps = site.request("GET", f"operations/{operation['uuid']}").json()["steps"]
         names = {f"{step['interface']}.{step['step']}" for step in steps}
-        until(lambda: names <= {each["name"] for each in read("/api/tasks").values()}, "the steps")
+        until(lambda: names <= {task["name"] for task in read("/api/tasks").values()}, "the steps")
         assert answer_of(f"{flower}/broker", auth=("ingot", "secret")).ok
         site.stop()
         assert [] == refused(tmp_path, port)

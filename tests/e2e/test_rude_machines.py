@@ -60,17 +60,17 @@ def lives(tmp_path_factory):
             always = 1.0 if isinstance(value, float) and name not in SELDOM else value
             simulator.set_faults(number, **{name: always})
         nodes = fleet.enrol(simulator, inspect_interface="redfish", firmware_interface="redfish")
-        results, left = {}, dict(zip(nodes, names, strict=True))
+        results, names_by_node = {}, dict(zip(nodes, names, strict=True))
         for verb, state in LIFE:
-            refused = {node for node in left if not _accepts(fleet, node, verb)}
+            refused = {node for node in names_by_node if not _accepts(fleet, node, verb)}
             with suppress(AssertionError):  # a machine that stays busy has its state in the result
-                until(lambda: not _busy(fleet, left), verb, SECONDS)
+                until(lambda: not _busy(fleet, names_by_node), verb, SECONDS)
             states = fleet.states("last_error", "fault")
-            for node, name in list(left.items()):
+            for node, name in list(names_by_node.items()):
                 is_wrong = node in refused or states[node][0] != state or states[node][2]
                 if is_wrong or verb == LIFE[-1][0]:
                     results[name] = (verb, *states[node])
-                    del left[node]
+                    del names_by_node[node]
         yield results
 
 
@@ -83,8 +83,8 @@ def _accepts(fleet, node, verb):
 
 def _busy(fleet, nodes):
     """Whether work on one of the nodes has not ended."""
-    found = fleet.states("reservation")
-    return any(found[node][1] or found[node][0].endswith(BUSY) for node in nodes)
+    states = fleet.states("reservation")
+    return any(states[node][1] or states[node][0].endswith(BUSY) for node in nodes)
 
 
 @pytest.mark.parametrize("name", sorted(FAULTS))

@@ -196,9 +196,9 @@ def test_the_address_of_ironics_clients_opens_a_page_and_a_screen_once(fleet):
         description = viewer.negotiate()
         assert WIDTH.to_bytes(2) + HEIGHT.to_bytes(2) == description[:4]
         assert (len(NAME).to_bytes(4), NAME) == (description[20:24], description[24:])
-        before = shown_keys(viewer.picture())
+        keys = shown_keys(viewer.picture())
         viewer.press(ord("k"))
-        assert [*before, ord("k")] == shown_keys(viewer.picture(incremental=True))
+        assert [*keys, ord("k")] == shown_keys(viewer.picture(incremental=True))
     with pytest.raises(InvalidStatus) as refused:
         Plain(fleet, address).__enter__()
     assert 403 == refused.value.response.status_code
@@ -211,12 +211,12 @@ def test_one_viewer_types_and_the_others_see_it(fleet):
     with Plain(fleet, link(fleet)) as writer, Plain(fleet, link(fleet)) as other:
         writer.negotiate()
         other.negotiate()
-        before = shown_keys(other.picture())
+        keys = shown_keys(other.picture())
         writer.press(ord("w"))
-        assert [*before, ord("w")] == shown_keys(other.picture(incremental=True))
+        assert [*keys, ord("w")] == shown_keys(other.picture(incremental=True))
         other.press(ord("o"))
         writer.press(ord("r"))
-        assert [*before, ord("w"), ord("r")] == shown_keys(other.picture(incremental=True))
+        assert [*keys, ord("w"), ord("r")] == shown_keys(other.picture(incremental=True))
         until(lambda: "connected" == fleet.get(f"nodes/{fleet.node}/console")["state"])
 
 
@@ -236,9 +236,9 @@ def test_the_port_that_nova_reads_shows_the_screen(fleet):
     fleet.get(f"nodes/{fleet.node}/states/console")  # from then on it is known
     with Direct(place(fleet)) as viewer:
         viewer.negotiate()
-        before = shown_keys(viewer.picture())
+        keys = shown_keys(viewer.picture())
         viewer.press(ord("n"))
-        assert [*before, ord("n")] == shown_keys(viewer.picture(incremental=True))
+        assert [*keys, ord("n")] == shown_keys(viewer.picture(incremental=True))
     assert "127.0.0.1" == place(fleet)[0], "the default"
 
 

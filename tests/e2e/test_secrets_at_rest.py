@@ -56,9 +56,9 @@ def all_verbs(fleet, simulator):
     verb(fleet, node, "rescue", "rescue", rescue_password=RESCUE)
     verb(fleet, node, "unrescue", "active")
     verb(fleet, node, "rebuild", "active", configdrive={"user_data": USER_DATA})
-    shown = fleet.get(f"nodes/{node}")
-    assert "http://h/i?sig=" in shown["extra"]["url"]
-    assert SIGNED in shown["extra"]["url"]
+    document = fleet.get(f"nodes/{node}")
+    assert "http://h/i?sig=" in document["extra"]["url"]
+    assert SIGNED in document["extra"]["url"]
     verb(fleet, node, "deleted", "available")
     return node, [BMC, USER_DATA, base64.b64encode(USER_DATA.encode()).decode(), RESCUE, CHAP, STEP,
                   CALL, LATER, SIGNED]  # fmt: skip
@@ -68,18 +68,18 @@ def all_verbs(fleet, simulator):
 def tokens_in(database):
     """Yield a set that collects the tokens of agents, which exist only while a flow runs."""
     engine = connections.connect(database.connection, keyring=data_keys.keyring(database))
-    found, ended = set(), threading.Event()
+    tokens, ended = set(), threading.Event()
 
     def watch():
         while not ended.wait(0.1):
             with engine.connect() as connection:
                 query = select(AgentRecord.token).where(AgentRecord.token.is_not(None))
-                found.update(connection.scalars(query))
+                tokens.update(connection.scalars(query))
 
     thread = threading.Thread(target=watch)
     thread.start()
     try:
-        yield found
+        yield tokens
     finally:
         ended.set()
         thread.join()
@@ -106,25 +106,25 @@ def redis_file(fleet):
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_no_secret_of_a_run_is_stored_in_the_clear(tmp_path, kind, request):
-    own = kind == "sqlite"
+    is_sqlite = kind == "sqlite"
     url = f"sqlite:///{tmp_path}/data/ingot.db"
     environ = {"INGOT_DATABASE_SECRETS_KEY_FILE": str(tmp_path / "data.key")}
     options = ()
-    if not own:
+    if not is_sqlite:
         url = request.getfixturevalue("postgresql_server").database()
         (tmp_path / "data.key").write_text(base64.b64encode(b"k" * 32).decode())
         options = ("--database", url)
     database = app_settings.load(environ | {"INGOT_DATABASE_CONNECTION": url}).database
-    given = INTERFACES if own else INTERFACES | environ
+    settings = INTERFACES if is_sqlite else INTERFACES | environ
     with (
         running(machines=1, password=BMC, **PACE) as simulator,
-        Fleet(tmp_path, *options, conductors=1, **AGENTS, **given) as fleet,
+        Fleet(tmp_path, *options, conductors=1, **AGENTS, **settings) as fleet,
     ):
         with tokens_in(database) as tokens:
             node, secrets = all_verbs(fleet, simulator)
         assert tokens
         secrets += tokens
-        if own:
+        if is_sqlite:
             assert 0o600 == stat.S_IMODE((tmp_path / "data.key").stat().st_mode)
             files = [path for path in fleet.data.iterdir() if path.name.startswith("ingot.db")]
             stored = {file.name: file.read_bytes() for file in files}
@@ -134,11 +134,11 @@ def test_no_secret_of_a_run_is_stored_in_the_clear(tmp_path, kind, request):
         log = fleet.text()
     assert node.encode() in b"".join(stored.values())  # the search finds what is there
     assert b":question:" in stored["redis"]
-    found = [
+    leaks = [
         (name, secret)
         for name, data in stored.items()
         for secret in secrets
         if secret.encode() in data
     ]
-    assert [] == found
+    assert [] == leaks
     assert [] == [secret for secret in secrets if secret in log]

@@ -48,9 +48,9 @@ def test_a_database_with_nodes_is_encrypted_as_the_page_says(tmp_path, postgresq
         return programs.start("workers.cli:main", argv=("secrets", "rotate"), environ=environ)
 
     def status():
-        done = programs.run("workers.cli:main", argv=("secrets", "status"), environ=environ)
-        assert 0 == done.status, done.err
-        return json.loads(done.out)
+        result = programs.run("workers.cli:main", argv=("secrets", "status"), environ=environ)
+        assert 0 == result.status, result.err
+        return json.loads(result.out)
 
     with Fleet(tmp_path, *options, conductors=1) as fleet:
         nodes = fleet.create_nodes(5, driver_info={"redfish_password": SECRET})
@@ -100,10 +100,10 @@ def test_a_database_with_nodes_is_encrypted_as_the_page_says(tmp_path, postgresq
             assert SECRET not in stored
         keyed = connections.connect(url, keyring=data_keys.keyring(load(environ).database))
         with keyed.connect() as connection:
-            found = list(
+            driver_infos = list(
                 connection.scalars(Node.__table__.select().with_only_columns(Node.driver_info))
             )
         keyed.dispose()
-        assert 5 == [each["redfish_password"] for each in found].count(SECRET)
+        assert 5 == [driver_info["redfish_password"] for driver_info in driver_infos].count(SECRET)
     finally:
         engine.dispose()

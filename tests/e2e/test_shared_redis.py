@@ -50,8 +50,8 @@ def test_services_with_different_prefixes_take_no_message_of_each_other(tmp_path
 def check_prefixes(keys):
     """Check that each key belongs to one service; queues of the service `ingot` have no prefix."""
     names = {re.sub(r"^_kombu\.binding\w*\.?", "", key) for key in keys}
-    known = ("site-a", "site-b", "ingot:", "conductor.", "celery")
-    assert not {name for name in names if name and not name.startswith(known)}
+    prefixes = ("site-a", "site-b", "ingot:", "conductor.", "celery")
+    assert not {name for name in names if name and not name.startswith(prefixes)}
 
 
 @pytest.fixture
@@ -87,15 +87,15 @@ def test_work_goes_on_after_a_failover_by_sentinel(tmp_path, sentinel):
     site.environ |= {"INGOT_BROKER_CONNECT_TIMEOUT": "2"}
     try:
         site.start()
-        first, second = (
+        first_node, second_node = (
             site.request("POST", "nodes", driver="fake-hardware").json()["uuid"] for _ in range(2)
         )
         for verb, state in LIFE.items():
-            site.provision(first, verb, state)
+            site.provision(first_node, verb, state)
         kill_primary()
         for verb, state in LIFE.items():
-            site.provision(second, verb, state)
-        site.request("PUT", f"nodes/{second}/management/boot_device", boot_device="pxe")
+            site.provision(second_node, verb, state)
+        site.request("PUT", f"nodes/{second_node}/management/boot_device", boot_device="pxe")
     finally:
         site.kill()
 
@@ -126,11 +126,11 @@ def test_a_failover_that_loses_the_last_writes_neither_loses_nor_doubles_work(tm
             steps = site.request("GET", f"operations/{operation['uuid']}").json()["steps"]
             assert {1} == {step["attempts"] for step in steps}, steps
         lines = [json.loads(line) for line in site.text().splitlines() if '"step.acted"' in line]
-        done = Counter(
+        completions = Counter(
             (line["operation"], line["step"]) for line in lines if line["outcome"] == "done"
         )
-        assert set(done.values()) == {1}, done
-        assert 8 == len({operation for operation, _ in done})
+        assert set(completions.values()) == {1}, completions
+        assert 8 == len({operation for operation, _ in completions})
     finally:
         site.kill()
 

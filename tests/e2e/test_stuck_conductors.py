@@ -24,11 +24,11 @@ ROLES = [conductor("near"), conductor("far"), ("first", "beat")]
 
 
 def impediment(site, name):
-    shown = {
+    conductors = {
         conductor["hostname"]: conductor
         for conductor in site.request("GET", "service").json()["conductors"]
     }
-    return shown[name]["impediment"]
+    return conductors[name]["impediment"]
 
 
 def test_a_conductor_whose_control_process_is_stopped_takes_no_new_work(tmp_path, paths):

@@ -19,46 +19,46 @@ def traced(fleet, spans, node, kind):
     """The spans of an operation's trace, once its end has arrived; else None."""
     operation = fleet.operation(node, kind)
     trace = operation["request_id"].split("-")[1]
-    found = [span for span in list(spans) if span.trace == trace]
-    ended = [each for each in found if each.name == f"operation {kind}"]
+    trace_spans = [span for span in list(spans) if span.trace == trace]
+    ended = [span for span in trace_spans if span.name == f"operation {kind}"]
     steps = [step["attempts"] for step in operation["steps"]]
-    tasks = [each for each in found if each.name == "ingot.run"]
+    tasks = [span for span in trace_spans if span.name == "ingot.run"]
     # an attempt that died with its conductor has no span
     enough = len(tasks) >= sum(steps) - sum(step["deaths"] for step in operation["steps"])
-    requested = [each for each in found if each.name == REQUEST]
-    return found if ended and enough and requested else None
+    requested = [span for span in trace_spans if span.name == REQUEST]
+    return trace_spans if ended and enough and requested else None
 
 
-def check(fleet, found, node, kind):
+def check(fleet, spans, node, kind):
     """Check names, parents and facts of the spans of an operation; return them by their name."""
     operation = fleet.operation(node, kind)
-    named = {}
-    for each in found:
-        named.setdefault(each.name, []).append(each)
-    (request,) = named[REQUEST]
+    spans_by_name = {}
+    for span in spans:
+        spans_by_name.setdefault(span.name, []).append(span)
+    (request,) = spans_by_name[REQUEST]
     assert ("", "api", 202) == (
         request.parent, request.role, request.facts["http.response.status_code"]
     )  # fmt: skip
-    (end,) = named[f"operation {kind}"]
+    (end,) = spans_by_name[f"operation {kind}"]
     assert (request.id, "succeeded", operation["uuid"]) == (
         end.parent, end.facts["ingot.outcome"], end.facts["ingot.operation"]
     )  # fmt: skip
-    tasks = {each.id: each for each in named["ingot.run"]}
+    tasks = {span.id: span for span in spans_by_name["ingot.run"]}
     for task in tasks.values():
         assert (request.id, node, "conductor") == (
             task.parent, task.facts["ingot.node"], task.role
         )  # fmt: skip
     steps = {}
-    for label in {f"{each['interface']}.{each['step']}" for each in operation["steps"]}:
-        for step in named[label]:
+    for label in {f"{step['interface']}.{step['step']}" for step in operation["steps"]}:
+        for step in spans_by_name[label]:
             assert label == tasks[step.parent].facts["ingot.step"]
             steps[step.id] = step
     assert len(tasks) == len(steps)
-    for each in found:
-        if each.name.startswith(("bmc.", "agent.")):
-            assert each.parent in steps
-            assert each.seconds >= 0
-    return named
+    for span in spans:
+        if span.name.startswith(("bmc.", "agent.")):
+            assert span.parent in steps
+            assert span.seconds >= 0
+    return spans_by_name
 
 
 def test_each_operation_has_one_trace_from_the_request_to_the_machine(tmp_path):
@@ -73,19 +73,19 @@ def test_each_operation_has_one_trace_from_the_request_to_the_machine(tmp_path):
             fleet.provision([node], verb)
             fleet.await_state([node], state)
             kind = verb
-            found = until(
+            spans = until(
                 lambda kind=kind: traced(fleet, collector.spans, node, kind), f"a trace of {kind}"
             )
-            named = check(fleet, found, node, kind)
-            assert named["bmc.order"]
+            spans_by_name = check(fleet, spans, node, kind)
+            assert spans_by_name["bmc.order"]
             if kind == "active":
-                assert [each for each in named if each.startswith("agent.")]
+                assert [name for name in spans_by_name if name.startswith("agent.")]
         path = f"{fleet.url}/v1/nodes/{node}/management/boot_device"
         assert 200 == fleet.http.get(path, timeout=60).status_code
         call = until(
-            lambda: [each for each in collector.spans if each.name == "call"], "the span of a call"
+            lambda: [span for span in collector.spans if span.name == "call"], "the span of a call"
         )[0]
-        orders = [each for each in collector.spans if each.parent == call.id]
+        orders = [span for span in collector.spans if span.parent == call.id]
         assert ["bmc.order"] == [order.name for order in orders]
         for span in collector.spans:
             values = " ".join(map(str, span.facts.values()))
@@ -93,7 +93,7 @@ def test_each_operation_has_one_trace_from_the_request_to_the_machine(tmp_path):
             assert "agent_token" not in values
         acted = fleet.log("step.acted")
         assert acted
-        assert all(each["trace_id"] == each["request_id"].split("-")[1] for each in acted)
+        assert all(entry["trace_id"] == entry["request_id"].split("-")[1] for entry in acted)
 
 
 def test_a_trace_goes_on_after_the_death_of_a_conductor(tmp_path):
@@ -108,20 +108,22 @@ def test_a_trace_goes_on_after_the_death_of_a_conductor(tmp_path):
         for verb, state in VERBS.items():
             fleet.provision([node], verb)
             fleet.await_state([node], state)
-        first = fleet.operation(node, "active")["steps"][0]
-        assert 1 == first["deaths"]
-        found = until(lambda: traced(fleet, collector.spans, node, "active"), "the whole trace")
-        named = check(fleet, found, node, "active")
-        attempts = named[f"{first['interface']}.{first['step']}"]
-        assert {first["conductor"]} == {attempt.facts["ingot.conductor"] for attempt in attempts}
+        first_step = fleet.operation(node, "active")["steps"][0]
+        assert 1 == first_step["deaths"]
+        spans = until(lambda: traced(fleet, collector.spans, node, "active"), "the whole trace")
+        spans_by_name = check(fleet, spans, node, "active")
+        attempts = spans_by_name[f"{first_step['interface']}.{first_step['step']}"]
+        assert {first_step["conductor"]} == {
+            attempt.facts["ingot.conductor"] for attempt in attempts
+        }
         # the first attempt has died with its conductor
-        assert set(range(2, first["attempts"] + 1)) == {
+        assert set(range(2, first_step["attempts"] + 1)) == {
             attempt.facts["ingot.attempt"] for attempt in attempts
         }
 
 
 @pytest.mark.parametrize(
-    ("sent", "honoured"),
+    ("traceparent", "honoured"),
     [
         ("00-" + "a1" * 16 + "-" + "b2" * 8 + "-00", True),
         ("00-" + "0" * 32 + "-" + "b2" * 8 + "-01", False),
@@ -130,13 +132,15 @@ def test_a_trace_goes_on_after_the_death_of_a_conductor(tmp_path):
         ("'; drop table operations", False),
     ],
 )
-def test_a_client_names_the_parent_only(traced_api, sent, honoured):
+def test_a_client_names_the_parent_only(traced_api, traceparent, honoured):
     fleet, collector = traced_api
-    answer = fleet.http.get(f"{fleet.url}/v1/nodes", headers={"Traceparent": sent}, timeout=30)
+    answer = fleet.http.get(
+        f"{fleet.url}/v1/nodes", headers={"Traceparent": traceparent}, timeout=30
+    )
     request_id = answer.headers["Openstack-Request-Id"]
-    _, trace, own = request_id.split("-")
+    _, trace, span_id = request_id.split("-")
     span = until(
-        lambda: [each for each in list(collector.spans) if each.id == own], "the request's span"
+        lambda: [span for span in list(collector.spans) if span.id == span_id], "the request's span"
     )[0]
     expected = ("a1" * 16, "b2" * 8) if honoured else (trace, "")
     assert expected == (span.trace, span.parent)

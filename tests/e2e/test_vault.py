@@ -30,14 +30,14 @@ def server():
         yield vault
 
 
-def settings(server, **more):
+def settings(server, **variables):
     return {
         **CALM,
         "INGOT_VAULT_ADDRESS": server.address,
         "INGOT_VAULT_ROLE_ID": "ingot",
         "INGOT_VAULT_SECRET_ID": "s1",
         "INGOT_CONDUCTOR_SYNC_POWER_STATE_INTERVAL": "86400",
-        **more,
+        **variables,
     }
 
 

@@ -77,19 +77,24 @@ def test_each_role_says_when_it_is_ready_works_and_stops(site):
             watched.append(Watched(site, role))
             stack.callback(watched[-1].systemd.close)
             stack.callback(watched[-1].process.kill)
-        for each in watched:
-            until(each.works, f"{each.role}; {(site.folder / f'{each.role}.log').read_text()}")
-            assert ["STATUS=starts"] == each.messages[0], "before anything else"
-            if each.role == "files":
-                assert 204 == each.probe("/")
+        for service in watched:
+            until(
+                service.works,
+                f"{service.role}; {(site.folder / f'{service.role}.log').read_text()}",
+            )
+            assert ["STATUS=starts"] == service.messages[0], "before anything else"
+            if service.role == "files":
+                assert 204 == service.probe("/")
             else:
-                assert (200, 200) == (each.probe("/alive"), each.probe("/ready"))
-            assert "WATCHDOG=1" not in str(each.messages[: each.messages.index(ready(each))])
-        for each in watched:
-            each.process.send_signal(signal.SIGTERM)
-        for each in watched:
-            assert 0 == each.process.wait(PATIENCE), each.role
-            assert "STOPPING=1" in each.heard(), each.role
+                assert (200, 200) == (service.probe("/alive"), service.probe("/ready"))
+            assert "WATCHDOG=1" not in str(
+                service.messages[: service.messages.index(ready(service))]
+            )
+        for service in watched:
+            service.process.send_signal(signal.SIGTERM)
+        for service in watched:
+            assert 0 == service.process.wait(PATIENCE), service.role
+            assert "STOPPING=1" in service.heard(), service.role
     for role in ROLES:
         lines = (site.folder / "logs" / f"ingot-{role}.log").read_text().splitlines()
         assert lines, role

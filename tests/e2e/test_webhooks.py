@@ -19,8 +19,8 @@ SETTINGS = {
 
 @pytest.fixture
 def receiver():
-    with receiving() as made:
-        yield made
+    with receiving() as server:
+        yield server
 
 
 def create(fleet, receiver, name, **fields):
@@ -68,11 +68,11 @@ def test_each_event_arrives_in_order_through_kills_and_absences(tmp_path, receiv
         fleet.await_state(nodes, "active")
 
         expected = until(
-            lambda: (found := fleet.change_events()) and found[-1]["sequence"] in receiver.numbers
-            and found,
+            lambda: (events := fleet.change_events()) and events[-1]["sequence"] in receiver.numbers
+            and events,
             "the last event",
         )  # fmt: skip
-        assert [*range(1, len(expected) + 1)] == [each["sequence"] for each in expected]
+        assert [*range(1, len(expected) + 1)] == [event["sequence"] for event in expected]
         assert expected == receiver.events[: len(expected)], "in order, none missing"
         assert 5 == len({event["node_uuid"] for event in receiver.events})
         repeats = sum(len(document["events"]) for document in receiver.documents) - len(
@@ -103,8 +103,8 @@ def test_a_project_sees_its_nodes_only_and_failures_are_replayed(tmp_path, recei
         assert (200, failure["after"]) == (answer.status_code, answer.json()["position"])
         until(lambda: len(receiver.events) >= 2, "the replayed events")
         moves = [("enroll", "verifying"), ("verifying", "manageable")]
-        found = defaultdict(list)
+        moves_by_node = defaultdict(list)
         for event in receiver.events:
-            found[event["node_uuid"]].append((event["before"], event["after"]))
-        assert {theirs: moves} == found
+            moves_by_node[event["node_uuid"]].append((event["before"], event["after"]))
+        assert {theirs: moves} == moves_by_node
         until(lambda: not fleet.get("webhooks/theirs")["failed_attempts"], "the record")

@@ -12,30 +12,30 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--spec", help="the mutants of one spec: stem of a file in tests/mutants")
     parser.add_argument("--sample", type=int, help="so many; others on another day")
     parser.add_argument("--jobs", type=int, default=2, help="copies of the tree used in parallel")
-    given = parser.parse_args()
-    given.mutants = [
-        mutant for mutant in table.load() if given.spec in (None, mutant.spec)
-        and mutant.id in (given.only or [mutant.id])
+    options = parser.parse_args()
+    options.mutants = [
+        mutant for mutant in table.load() if options.spec in (None, mutant.spec)
+        and mutant.id in (options.only or [mutant.id])
     ]  # fmt: skip
-    if unknown := set(given.only) - {mutant.id for mutant in given.mutants}:
+    if unknown := set(options.only) - {mutant.id for mutant in options.mutants}:
         parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
-    if not given.mutants:
-        parser.error(f"no mutants of a spec {given.spec!r}")
-    if given.sample:
-        given.mutants = table.sample(given.mutants, given.sample)
-    return given
+    if not options.mutants:
+        parser.error(f"no mutants of a spec {options.spec!r}")
+    if options.sample:
+        options.mutants = table.sample(options.mutants, options.sample)
+    return options
 
 
 def main() -> int:
-    given = arguments()
+    options = arguments()
     unacceptable = 0
-    for verdict in runner.run(given.mutants, given.jobs):
+    for verdict in runner.run(options.mutants, options.jobs):
         unacceptable += not verdict.acceptable
         print(
             f"{verdict.mutant.id:40} {verdict.word:10} {verdict.seconds:6.1f} s  {verdict.detail}",
             flush=True,
         )
-    print(f"{len(given.mutants)} mutants, {unacceptable} to be mended")
+    print(f"{len(options.mutants)} mutants, {unacceptable} to be mended")
     return 1 if unacceptable else 0
 
 

@@ -70,13 +70,13 @@ def run(mutants: list[Mutant], jobs: int = 1) -> Iterator[Verdict]:
 
     with tempfile.TemporaryDirectory(prefix="ingot-mutants-") as folder:
         trees: SimpleQueue[Tree] = SimpleQueue()
-        first, *others = (Tree.copied(Path(folder) / f"tree-{n}") for n in range(jobs))
+        first_tree, *other_trees = (Tree.copied(Path(folder) / f"tree-{n}") for n in range(jobs))
         tests = sorted({path for mutant in mutants for path in paths(mutant)})
         parallel = ["-n", str(jobs), "--dist", "loadfile"] if jobs > 1 else []
-        without = first.test(tests, *parallel, limit=LIMIT + 30 * len(tests))
+        without = first_tree.test(tests, *parallel, limit=LIMIT + 30 * len(tests))
         if without.status is None or not without.passed | without.failed | without.errors:
             raise RuntimeError(f"the tests do not run without a mutant:\n{without.output[-2000:]}")
-        for tree in (first, *others):
+        for tree in (first_tree, *other_trees):
             trees.put(tree)
 
         def verdict_on(mutant: Mutant) -> Verdict:

@@ -32,12 +32,12 @@ class Mutant:
 
 def load(folder: Path = FOLDER) -> list[Mutant]:
     """Mutants of all specs, by id."""
-    found = []
+    mutants = []
     for path in folder.glob("*.toml"):
         for entry in tomllib.loads(path.read_text())["mutant"]:
             mutant = Mutant(spec=path.stem, **entry)
-            found.append(replace(mutant, tests=tuple(mutant.tests)))
-    return sorted(found, key=lambda mutant: mutant.id)
+            mutants.append(replace(mutant, tests=tuple(mutant.tests)))
+    return sorted(mutants, key=lambda mutant: mutant.id)
 
 
 def sample(mutants: list[Mutant], size: int, day: date | None = None) -> list[Mutant]:

@@ -44,10 +44,10 @@ class Night:
         )  # fmt: skip
         for job in jobs:
             print(f"## {job.__doc__}\n", flush=True)
-            before, commands, start = self._cpu(), self.shell.commands, time.monotonic()
+            cpu_times, commands, start = self._cpu(), self.shell.commands, time.monotonic()
             job()
             self.stage.check()
-            spent = [later - earlier for earlier, later in zip(before, self._cpu(), strict=True)]
+            spent = [later - earlier for earlier, later in zip(cpu_times, self._cpu(), strict=True)]
             seconds = time.monotonic() - start
             self.rows.append((job.__name__, self.shell.commands - commands, seconds, *spent))
 

@@ -28,8 +28,10 @@ class Shell:
 
     def __init__(self, folder, **environ):
         self.folder, self.commands = folder, 0
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("INGOT_")}
-        self._environ = {**kept, "NO_COLOR": "1", "COLUMNS": "100", **environ}
+        variables = {
+            name: value for name, value in os.environ.items() if not name.startswith("INGOT_")
+        }
+        self._environ = {**variables, "NO_COLOR": "1", "COLUMNS": "100", **environ}
 
     def __call__(self, *words, status=0):
         """Run a command of `ingot`; return its output. Raises Differs: another exit status."""

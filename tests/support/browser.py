@@ -120,9 +120,11 @@ def findings(page, impacts=("minor", "moderate", *GRAVE)):
     """Findings of axe on the page: rule -> the elements."""
     if page.evaluate("typeof axe") == "undefined":  # the document has not loaded it yet
         page.evaluate(AXE_SCRIPT)
-    found = page.evaluate("axe.run({resultTypes: ['violations']}).then(each => each.violations)")
+    violations = page.evaluate(
+        "axe.run({resultTypes: ['violations']}).then(each => each.violations)"
+    )
     return {
-        each["id"]: [node["html"][:200] for node in each["nodes"]]
-        for each in found
-        if each["impact"] in impacts
+        violation["id"]: [node["html"][:200] for node in violation["nodes"]]
+        for violation in violations
+        if violation["impact"] in impacts
     }

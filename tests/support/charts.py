@@ -72,8 +72,8 @@ for release in sys.argv[1:]:
 
 def validate(folder, resources):
     """Validate resources against the schemas of each of RELEASES, strictly; return the first complaint, if any."""
-    done = subprocess.run(
+    process = subprocess.run(
         [folder / "bin/python", "-c", VALIDATE, *RELEASES], input=json.dumps(resources),
         check=False, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
-    return done.stderr[-2000:] if done.returncode else ""
+    return process.stderr[-2000:] if process.returncode else ""

@@ -80,5 +80,5 @@ def _label(image):
     if program is None:
         not_run("blkid")
     command = [program, "-p", "-o", "value", "-s", "LABEL", image]
-    found = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
-    return found.stdout.strip()
+    process = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    return process.stdout.strip()

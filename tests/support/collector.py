@@ -31,7 +31,7 @@ def decoded(body):
     """Spans of a message."""
     for group in ExportTraceServiceRequest.FromString(body).resource_spans:
         process = values(group.resource.attributes)
-        for span in (each for scope in group.scope_spans for each in scope.spans):
+        for span in (span for scope in group.scope_spans for span in scope.spans):
             yield Span(
                 span.name, span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex(),
                 span.status.code == span.status.STATUS_CODE_ERROR,

@@ -34,7 +34,7 @@ class Command(NamedTuple):
     page: str
     line: int
     text: str
-    shown: tuple[str, ...]  # its output in the page
+    output: tuple[str, ...]  # its output in the page
 
     def __str__(self) -> str:
         return f"{self.page}.md:{self.line}: {self.text}"
@@ -62,20 +62,20 @@ def fences(page: str) -> Iterator[tuple[int, str, str]]:
 def files(page: str) -> dict[str, str]:
     """Return name -> content of the files that commands of a page show."""
     return {
-        match[1]: "\n".join((*command.shown, ""))
+        match[1]: "\n".join((*command.output, ""))
         for command in commands(page)
         if (match := SHOWS_FILE.match(command.text))
     }
 
 
-def resembles(shown: str, output: str) -> bool:
+def resembles(example: str, output: str) -> bool:
     """
     Whether an output has a line that the page shows.
 
     Digits, UUIDs and white space may be others, nouns singular or plural with them, and `...`
     stands for anything.
     """
-    words = ["".join(_alike(part) for part in PARTS.split(word)) for word in shown.split()]
+    words = ["".join(_alike(part) for part in PARTS.split(word)) for word in example.split()]
     return re.search(r"\s+".join(words), output) is not None
 
 

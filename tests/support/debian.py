@@ -16,11 +16,11 @@ def provide(find, package):
     None if the program is not available.
     """
     with _turn():
-        found = find()
-        if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        program = find()
+        if program is None and os.geteuid() == 0 and shutil.which("apt-get"):
             _install(package)
-            found = find()
-    return found
+            program = find()
+    return program
 
 
 def unpacked(*packages):

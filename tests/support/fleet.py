@@ -57,11 +57,11 @@ AGENTS = {
 }
 
 
-def until(condition, what="it", seconds=PATIENCE, between=0.05):
+def until(condition, event="it", seconds=PATIENCE, between=0.05):
     """Wait until `condition()` is true, and return its value."""
     end = time.monotonic() + seconds
     while not (value := condition()):
-        assert time.monotonic() < end, f"{what} did not happen in {seconds:g} s"
+        assert time.monotonic() < end, f"{event} did not happen in {seconds:g} s"
         time.sleep(between)
     return value
 
@@ -91,8 +91,12 @@ class Fleet:
             "--conductors", str(conductors), *([] if restart else ["--no-restart"]), *options,
         ]  # fmt: skip
         # SPT_NOENV: titles of processes leave the environment, by which `running` finds them
-        own = {"INGOT_DEPLOY_HTTP_PORT": str(files), "FLEET_MARK": self._mark, "SPT_NOENV": "1"}
-        self.environ = {**os.environ, **QUICK, **own, **environ}
+        variables = {
+            "INGOT_DEPLOY_HTTP_PORT": str(files),
+            "FLEET_MARK": self._mark,
+            "SPT_NOENV": "1",
+        }
+        self.environ = {**os.environ, **QUICK, **variables, **environ}
         self.environ.pop("INGOT_CONFIG", None)
         # an interpreter reads its own variables only when it starts
         self._forked = forked and not any(name.startswith("PYTHON") for name in environ)
@@ -125,10 +129,10 @@ class Fleet:
             self.process.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(PATIENCE)
-        left = self.running()
+        pids = self.running()
         self._end()
         if kind is None:
-            assert set() == left, "processes of the fleet are still running"
+            assert set() == pids, "processes of the fleet are still running"
         else:
             print(f"--- end of {self._log}\n{self.text()[-6000:]}")
 
@@ -152,9 +156,9 @@ class Fleet:
     def running(self):
         """Pids of the living processes that the fleet or its descendants have started."""
         # a forked process has its parent's environment in /proc, Redis overwrites its own
-        found = processes.marked(f"FLEET_MARK={self._mark}") | processes.logging_to(self._log)
-        found |= processes.inside(self.data) - self._others
-        return {pid for pid in found if processes.alive(pid)}
+        pids = processes.marked(f"FLEET_MARK={self._mark}") | processes.logging_to(self._log)
+        pids |= processes.inside(self.data) - self._others
+        return {pid for pid in pids if processes.alive(pid)}
 
     def stopped(self, pid):
         """Whether a process was stopped by SIGSTOP."""
@@ -166,7 +170,7 @@ class Fleet:
         for line in self.text().splitlines():
             with suppress(ValueError):
                 lines.append(json.loads(line))
-        return [each for each in lines if isinstance(each, dict) and each.get("event") == event]
+        return [entry for entry in lines if isinstance(entry, dict) and entry.get("event") == event]
 
     def text(self):
         """The whole log."""
@@ -194,11 +198,11 @@ class Fleet:
             self._create("nodes", {"uuid": node, "driver": "fake-hardware", **fields})
         return nodes
 
-    def enrol(self, simulator, *, made=False, **fields):
+    def enrol(self, simulator, *, ramdisk=False, **fields):
         """
         Enrol a node for each simulated machine, with an image to deploy; return their UUIDs.
 
-        made: the service builds the medium that boots the agent.
+        ramdisk: the service builds the medium that boots the agent.
         """
         image = {"ipa-api-url": "an-image"}
         instance_info = {
@@ -207,11 +211,11 @@ class Fleet:
         }
         for machine in simulator.machines:
             medium, callback = simulator.medium(self.url), f"{self.url}/v1/continue_inspection"
-            given = {
+            boot_media = {
                 "deploy_iso": medium,
                 "inspect_iso": f"{medium}&ipa-inspection-callback-url={callback}",
             }
-            driver_info = machine.driver_info() | (simulator.ramdisk() if made else given)
+            driver_info = machine.driver_info() | (simulator.ramdisk() if ramdisk else boot_media)
             node = {"uuid": machine.uuid, "driver": "redfish", "driver_info": driver_info}
             self._create("nodes", node | {"instance_info": instance_info, **fields})
             for mac in machine.macs:
@@ -233,13 +237,13 @@ class Fleet:
             answer = self.request(node, verb)
             assert 202 == answer.status_code, answer.text
 
-    def states(self, *others):
+    def states(self, *other_fields):
         """Return node -> provision state, or a tuple of it and other fields."""
-        fields = ("provision_state", *others)
-        found = self.get("nodes", fields=",".join(("uuid", *fields)), limit=1000)["nodes"]
+        fields = ("provision_state", *other_fields)
+        nodes = self.get("nodes", fields=",".join(("uuid", *fields)), limit=1000)["nodes"]
         return {
-            each["uuid"]: tuple(each[name] for name in fields) if others else each[fields[0]]
-            for each in found
+            node["uuid"]: tuple(node[name] for name in fields) if other_fields else node[fields[0]]
+            for node in nodes
         }
 
     def await_state(self, nodes, state, seconds=PATIENCE):
@@ -274,21 +278,21 @@ class Fleet:
 
     def change_events(self):
         """All change events, page after page."""
-        found, after = [], 0
+        events, position = [], 0
         while True:
-            page = self.get("events", after=after)
-            found += page["events"]
-            if page["last"] == after:
-                return found
-            after = page["last"]
+            page = self.get("events", after=position)
+            events += page["events"]
+            if page["last"] == position:
+                return events
+            position = page["last"]
 
     def operations(self, node):
         """The operations of a node, the newest first, with their steps."""
-        found = self.get(f"nodes/{node}/operations")["operations"]
-        return [self.get(f"operations/{each['uuid']}") for each in found]
+        operations = self.get(f"nodes/{node}/operations")["operations"]
+        return [self.get(f"operations/{operation['uuid']}") for operation in operations]
 
     def operation(self, node, kind):
         """The newest operation of a kind, with its steps."""
-        found = self.get(f"nodes/{node}/operations")["operations"]
-        newest = next(each for each in found if each["kind"] == kind)
+        operations = self.get(f"nodes/{node}/operations")["operations"]
+        newest = next(operation for operation in operations if operation["kind"] == kind)
         return self.get(f"operations/{newest['uuid']}")

@@ -43,8 +43,8 @@ def serve():
         importlib.import_module(name)
     copy_new_databases()
     wake, woken = socket.socketpair()
-    for each in (wake, woken):
-        each.setblocking(False)
+    for end in (wake, woken):
+        end.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(woken.fileno())
     running = {}  # pid -> socket for the program's events
@@ -80,11 +80,11 @@ def copy_new_databases():
         scheme, _, name = url.partition(":///")
         path = Path(name)
         if scheme == "sqlite" and path.parent.is_dir() and not path.exists():
-            written = path.with_name(f"{path.name}.{os.getpid()}")
-            written.write_bytes(content)
+            copied_file = path.with_name(f"{path.name}.{os.getpid()}")
+            copied_file.write_bytes(content)
             with suppress(FileExistsError):  # another process was faster
-                path.hardlink_to(written)
-            written.unlink()
+                path.hardlink_to(copied_file)
+            copied_file.unlink()
         migrate(url)
 
     schema.upgrade = upgrade

@@ -51,10 +51,10 @@ class Images:
             return 200, {"members": rows}, {}
         if self.redirect:
             return 302, b"", {"Location": self.redirect}
-        content, asked = self.content[uuid], headers.get("Range")
-        if not asked:
+        content, byte_range = self.content[uuid], headers.get("Range")
+        if not byte_range:
             return 200, content, {}
-        first, last = map(int, asked.removeprefix("bytes=").split("-"))
+        first, last = map(int, byte_range.removeprefix("bytes=").split("-"))
         whole = len(content)
         return 206, content[first : last + 1], {"Content-Range": f"bytes {first}-{last}/{whole}"}
 

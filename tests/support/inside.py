@@ -98,7 +98,7 @@ class Inside:
 
     def drivers(self):
         return {
-            name: {kind: list(known) for kind, known in kinds.items()}
+            name: {kind: list(interfaces) for kind, interfaces in kinds.items()}
             for name, kinds in self.runtime.drivers.types.items()
         }
 

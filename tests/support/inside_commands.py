@@ -17,11 +17,11 @@ from workers import cli
 class InsideApi(RestApi):
     """Client of a Flask application. requests: (method, path) of each request, in order."""
 
-    def __init__(self, application, sent=None, headers=None):
+    def __init__(self, application, recorded_requests=None, headers=None):
         super().__init__("http://127.0.0.1:1")
         self._application, self._client = application, application.test_client()
         self._more_headers = headers or {}
-        self.requests = [] if sent is None else sent
+        self.requests = [] if recorded_requests is None else recorded_requests
 
     def another(self, *, patient=False):
         return InsideApi(self._application, self.requests, self._more_headers)

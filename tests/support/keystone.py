@@ -8,7 +8,7 @@ PASSWORD = "sesame"
 NEVER = "2099-01-01T00:00:00.000000Z"
 
 
-def token(*roles, project=None, system=False, domain=None, user="ann", project_name=None, **more):
+def token(*roles, project=None, system=False, domain=None, user="ann", project_name=None, **fields):
     """A token of version 3, in the form of its validation."""
     document = {
         "methods": ["password"],
@@ -17,7 +17,7 @@ def token(*roles, project=None, system=False, domain=None, user="ann", project_n
         "issued_at": "2026-01-01T00:00:00.000000Z",
         "expires_at": NEVER,
         "audit_ids": ["a"],
-        **more,
+        **fields,
     }
     if project:
         home = {"id": "default", "name": "Default"}

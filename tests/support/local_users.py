@@ -19,11 +19,11 @@ class Directory:
     def __init__(self, transaction):
         self._transaction = transaction
 
-    def user(self, name, *given):
+    def user(self, name, *grants):
         """Create a user with PASSWORD, and with roles: ("admin", None: the system, or a project)."""
         with self._transaction() as session:
             accounts.create_user(session, name, STORED)
-        for role, project in given:
+        for role, project in grants:
             self.grant(role, project, user=name)
 
     def project(self, name, ident=None):

@@ -15,9 +15,9 @@ def logged(monkeypatch, form):
 
     form: of the lines, json or text.
     """
-    written = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", written)
+    output = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", output)
     with monkeypatch.context() as patch:
         patch.setattr(logging.root, "handlers", [])
         log.set_up(form=form)
-        yield written.getvalue
+        yield output.getvalue

@@ -11,4 +11,6 @@ LOOPBACK = {
     "INGOT_WEBHOOKS_PROJECT_DENIED_NETWORKS": "",
 }
 #: The default networks in which no machine may be, without loopback.
-OTHERS_DENIED = tuple(each for each in MACHINE_DENIED if each not in ("127.0.0.0/8", "::/127"))
+OTHERS_DENIED = tuple(
+    network for network in MACHINE_DENIED if network not in ("127.0.0.0/8", "::/127")
+)

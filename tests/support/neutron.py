@@ -39,7 +39,7 @@ class Neutron:
         return ident
 
     def id_of(self, network):
-        return next(each["id"] for each in self.networks.values() if each["name"] == network)
+        return next(entry["id"] for entry in self.networks.values() if entry["name"] == network)
 
     def add_port(self, network="tenant", **fields):
         """A tenant's port, as Nova makes it; return its id."""
@@ -99,8 +99,8 @@ class Neutron:
             return self._create_port(body["port"])
         if not ident:
             query = parse_qs(url.query)
-            found = [each for each in table.values() if _fits(each, query)]
-            return 200, {kind: found}
+            entries = [entry for entry in table.values() if _fits(entry, query)]
+            return 200, {kind: entries}
         if ident not in table:
             return 404, _error("PortNotFound", f"{kind[:-1]} {ident} could not be found.")
         if method == "DELETE":
@@ -141,26 +141,28 @@ class Neutron:
             if clash := self._clash({**port, **fields}):
                 return clash
         if "extra_dhcp_opts" in fields:
-            known = {
-                (each["opt_name"], each.get("ip_version", 4)): each
-                for each in port["extra_dhcp_opts"]
+            options_by_name = {
+                (option["opt_name"], option.get("ip_version", 4)): option
+                for option in port["extra_dhcp_opts"]
             }
             for option in fields["extra_dhcp_opts"]:
-                known[option["opt_name"], option.get("ip_version", 4)] = option
-            kept = [each for each in known.values() if each["opt_value"] is not None]
-            fields = {**fields, "extra_dhcp_opts": kept}
+                options_by_name[option["opt_name"], option.get("ip_version", 4)] = option
+            options = [
+                option for option in options_by_name.values() if option["opt_value"] is not None
+            ]
+            fields = {**fields, "extra_dhcp_opts": options}
         port.update(fields)
         if fields.keys() & {"binding:host_id", "binding:profile", "binding:vnic_type"}:
             self._bind(port)
         return 200, {"port": port}
 
     def _clash(self, port):
-        for each in self.ports.values():
+        for other_port in self.ports.values():
             same = (
-                each["network_id"] == port["network_id"]
-                and each["mac_address"] == port["mac_address"]
+                other_port["network_id"] == port["network_id"]
+                and other_port["mac_address"] == port["mac_address"]
             )
-            if same and each["id"] != port["id"]:
+            if same and other_port["id"] != port["id"]:
                 return 409, _error(
                     "MacAddressInUse", f"The mac address {port['mac_address']} is in use."
                 )

@@ -60,33 +60,39 @@ class _Provider(Handler):
         elif path == "/authorize":
             code = secrets.token_urlsafe(16)
             self.server.codes[code] = query
-            sent = self._twisted("return", {"code": code, "state": query["state"], "iss": url})
-            self.answer(302, headers={"Location": f"{query['redirect_uri']}?{urlencode(sent)}"})
+            parameters = self._twisted(
+                "return", {"code": code, "state": query["state"], "iss": url}
+            )
+            self.answer(
+                302, headers={"Location": f"{query['redirect_uri']}?{urlencode(parameters)}"}
+            )
         else:
             self.answer(404)
 
     def do_POST(self):
         self.server.requests.append(self.path)
         length = int(self.headers["Content-Length"])
-        sent = {name: each[0] for name, each in parse_qs(self.rfile.read(length).decode()).items()}
+        form = {
+            name: values[0] for name, values in parse_qs(self.rfile.read(length).decode()).items()
+        }
         client = base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
-        asked = self.server.codes.pop(sent.get("code"), None)  # each is valid once
+        authorization = self.server.codes.pop(form.get("code"), None)  # each is valid once
         if self.headers["Authorization"] != f"Basic {client}":
             self.answer(401, {"error": "invalid_client"})
-        elif asked is None or (
-            asked["redirect_uri"] != sent["redirect_uri"]
-            or asked["code_challenge_method"] != "S256"
-            or asked["code_challenge"] != create_s256_code_challenge(sent["code_verifier"])
+        elif authorization is None or (
+            authorization["redirect_uri"] != form["redirect_uri"]
+            or authorization["code_challenge_method"] != "S256"
+            or authorization["code_challenge"] != create_s256_code_challenge(form["code_verifier"])
         ):
             self.answer(400, {"error": "invalid_grant"})
         else:
-            token = self.server.token(aud=CLIENT, nonce=asked["nonce"])
+            token = self.server.token(aud=CLIENT, nonce=authorization["nonce"])
             access = secrets.token_urlsafe(16)
             self._answer("tokens", {"access_token": access, "token_type": "Bearer",
                                     "expires_in": 300, "id_token": token})  # fmt: skip
 
     def _twisted(self, part, document):
-        return self.server.twist.get(part, lambda each: each)(document)
+        return self.server.twist.get(part, lambda document: document)(document)
 
     def _answer(self, part, document):
         answer = self._twisted(part, document)
@@ -109,11 +115,11 @@ def provider(tls=None):
 
         def token(key=None, header=None, **claims):
             now = int(time.time())
-            made = {"iss": server.url, "iat": now, "exp": now + 300, **server.person, **claims}
-            made = server.twist.get("claims", lambda each: each)(made)
+            payload = {"iss": server.url, "iat": now, "exp": now + 300, **server.person, **claims}
+            payload = server.twist.get("claims", lambda payload: payload)(payload)
             signed = {"alg": "RS256", "kid": server.keys[0].kid, **(header or {})}
             sign = server.twist.get("sign", jwt.encode)
-            return sign(signed, made, key or server.keys[0])
+            return sign(signed, payload, key or server.keys[0])
 
         server.token = token
         yield server

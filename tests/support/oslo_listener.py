@@ -36,7 +36,11 @@ class Heard:
     @property
     def distinct(self):
         """Notifications without repetitions, in the order of their first arrival."""
-        return list({each["message_id"]: each for each in reversed(self.all)}.values())[::-1]
+        return list(
+            {
+                notification["message_id"]: notification for notification in reversed(self.all)
+            }.values()
+        )[::-1]
 
     def close(self):
         self._process.kill()
@@ -88,11 +92,11 @@ class _Endpoint:
 
 
 def _print(level, publisher_id, event_type, payload, metadata):
-    found = {
+    notification = {
         "level": level, "publisher_id": publisher_id, "event_type": event_type,
         "payload": payload, **metadata,
     }  # fmt: skip
-    sys.stdout.write(f"{json.dumps(found)}\n")
+    sys.stdout.write(f"{json.dumps(notification)}\n")
     sys.stdout.flush()
 
 

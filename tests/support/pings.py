@@ -26,11 +26,11 @@ def echo_request(ident, sequence):
 
 def main(addresses):
     replies = collections.Counter(dict.fromkeys(addresses, 0))
-    ident, sequence, due = os.getpid() & 0xFFFF, 0, 0.0
+    ident, sequence, next_time = os.getpid() & 0xFFFF, 0, 0.0
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as channel:
         while True:
-            if time.monotonic() >= due:
-                sequence, due = sequence + 1 & 0xFFFF, time.monotonic() + INTERVAL
+            if time.monotonic() >= next_time:
+                sequence, next_time = sequence + 1 & 0xFFFF, time.monotonic() + INTERVAL
                 for address in addresses:
                     # an error: no answer to ARP, the host is in no common network
                     with contextlib.suppress(OSError):

@@ -11,15 +11,15 @@ PORTS = range(15_000, 32_000)
 
 def free_ports(count: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> list[int]:
     """Return different ports that no process listens on."""
-    found: list[int] = []
+    ports: list[int] = []
     # in an order of its own: other test processes search at the same time
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
         with socket.socket(socket.AF_INET, kind) as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise OSError(f"{len(found)} of {PORTS} are free, not {count}")
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise OSError(f"{len(ports)} of {PORTS} are free, not {count}")
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:

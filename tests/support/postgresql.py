@@ -119,7 +119,7 @@ class Copies:
             self._tables = [name for (name,) in here.execute(TABLES)]
             self._sequences = [name for (name,) in here.execute(SEQUENCES)]
             counts = {name: here.execute(f"SELECT count(*) FROM {name}") for name in self._tables}
-            filled = [name for name, found in counts.items() if found.fetchone()[0]]
+            filled = [name for name, cursor in counts.items() if cursor.fetchone()[0]]
             self._rows = {name: b"".join(_lines(here, name)) for name in filled}
 
     def take(self):
@@ -192,11 +192,11 @@ def as_account():
     return {"user": ACCOUNT, "group": ACCOUNT, "extra_groups": []}
 
 
-def initialised(folder, **more):
+def initialised(folder, **other_settings):
     """
     Initialise a server in an empty folder; return its command line. Raises NoServer.
 
-    more: settings of the server besides those that trade durability for speed.
+    other_settings: settings of the server besides those that trade durability for speed.
     """
     programs = find()
     if not os.geteuid():
@@ -210,7 +210,7 @@ def initialised(folder, **more):
     settings = {
         "listen_addresses": "", "unix_socket_directories": str(folder), "fsync": "off",
         "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200",
-        "shared_buffers": "32MB", "log_min_messages": "fatal", **more,
+        "shared_buffers": "32MB", "log_min_messages": "fatal", **other_settings,
     }  # fmt: skip
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
     return [str(programs / "postgres"), "-D", data, *options]
@@ -230,14 +230,14 @@ def await_answer(server):
 
 def find():
     """The directory of the server programs. Raises NoServer."""
-    found = debian.provide(_installed, "postgresql")
-    if found is None:
+    folder = debian.provide(_installed, "postgresql")
+    if folder is None:
         raise NoServer("no PostgreSQL server programs (initdb, postgres) on this machine")
-    return found
+    return folder
 
 
 def _installed():
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    folders += [Path(each) for each in os.get_exec_path()]
+    folders += [Path(folder) for folder in os.get_exec_path()]
     complete = (folder for folder in folders if {"initdb", "postgres"} <= names_in(folder))
     return next(complete, None)

@@ -37,10 +37,10 @@ class RudeBmc:
     statuses: list = field(default_factory=list)  # of these orders
     url: str = ""
 
-    def driver_info(self, **more):
+    def driver_info(self, **fields):
         return {
             "redfish_address": self.url, "redfish_username": "admin", "redfish_password": "admin",
-            "redfish_auth_type": "basic", "deploy_iso": "http://127.0.0.1:9/iso", **more,
+            "redfish_auth_type": "basic", "deploy_iso": "http://127.0.0.1:9/iso", **fields,
         }  # fmt: skip
 
     def document(self, path):
@@ -76,12 +76,12 @@ class RudeBmc:
         answer = self.judge(self, kind) if self.judge else None
         if answer is None:
             answer = self.answers.pop(0) if self.answers else (204, True)
-        status, carried_out, *more = answer
+        status, carried_out, *message_ids = answer
         self.orders.append(kind)
         self.statuses.append(status)
         if carried_out:
             self.power = EFFECTS[kind]
-        return status, more[0] if more else "Base.1.8.GeneralError"
+        return status, message_ids[0] if message_ids else "Base.1.8.GeneralError"
 
 
 class _Requests(Handler):

@@ -7,13 +7,13 @@ import pytest
 NOT_RUN = "NOT RUN: "
 
 
-def not_run(why):
+def not_run(reason):
     """Skip a test that needs a missing program; fail it in CI, where every program is expected."""
     if os.environ.get("CI"):
-        pytest.fail(NOT_RUN + why, pytrace=False)
-    pytest.skip(NOT_RUN + why)
+        pytest.fail(NOT_RUN + reason, pytrace=False)
+    pytest.skip(NOT_RUN + reason)
 
 
-def not_allowed(why):
+def not_allowed(reason):
     """Skip a test that needs a privilege, in CI too."""
-    pytest.skip(NOT_RUN + why)
+    pytest.skip(NOT_RUN + reason)

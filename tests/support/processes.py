@@ -19,13 +19,13 @@ def alive(pid):
 
 def children(pid):
     """Living children of a process, of all its threads."""
-    found = []
+    pids = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             letter, parent = stat.read_text().rpartition(")")[2].split()[:2]
             if int(parent) == pid and letter != "Z":
-                found.append(int(stat.parent.name))
-    return found
+                pids.append(int(stat.parent.name))
+    return pids
 
 
 def marked(mark):
@@ -44,9 +44,9 @@ def logging_to(path):
 
 
 def _those(fits):
-    found = set()
+    pids = set()
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if fits(path):
-                found.add(int(path.name))
-    return found
+                pids.add(int(path.name))
+    return pids

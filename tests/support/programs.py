@@ -134,17 +134,17 @@ class Ended(NamedTuple):
     err: str
 
 
-def run(target, *arguments, stdin="", **how):
-    """Run a program to its end, with a text as its standard input. how: options of `start`."""
-    with TemporaryFile("w+") as given, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
-        given.write(stdin)
-        given.seek(0)
-        program = start(target, *arguments, stdin=given, stdout=out, stderr=err, **how)
+def run(target, *arguments, stdin="", **options):
+    """Run a program to its end, with a text as its standard input. options: those of `start`."""
+    with TemporaryFile("w+") as input_file, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+        input_file.write(stdin)
+        input_file.seek(0)
+        program = start(target, *arguments, stdin=input_file, stdout=out, stderr=err, **options)
         try:
             status = program.wait(PATIENCE)
         finally:
             program.kill()
-        return Ended(status, *(_all_of(each) for each in (out, err)))
+        return Ended(status, *(_all_of(file) for file in (out, err)))
 
 
 def _all_of(file):

@@ -83,8 +83,8 @@ def parse(table):
     for line in table.strip().splitlines():
         state, moves = line.split(": ")
         for move_ in moves.split(", "):
-            event, after = move_.split(" -> ")
-            transitions[State(state), Event(event)] = State(after)
+            event, next_state = move_.split(" -> ")
+            transitions[State(state), Event(event)] = State(next_state)
     return transitions
 
 

@@ -23,10 +23,10 @@ class NoServer(Exception):
 
 def find():
     """Path of the server's program. Raises NoServer."""
-    found = debian.provide(lambda: PROGRAM if PROGRAM.exists() else None, "rabbitmq-server")
-    if found is None:
+    program = debian.provide(lambda: PROGRAM if PROGRAM.exists() else None, "rabbitmq-server")
+    if program is None:
         raise NoServer("no RabbitMQ (rabbitmq-server) on this machine")
-    return found
+    return program
 
 
 class RabbitMQ:
@@ -95,11 +95,11 @@ class RabbitMQ:
 def serving(folder):
     """Start a server; a test that cannot have it is not run."""
     try:
-        made = RabbitMQ(folder)
+        server = RabbitMQ(folder)
     except NoServer as error:
         not_run(str(error))
     try:
-        made.start()
-        yield made
+        server.start()
+        yield server
     finally:
-        made.close()
+        server.close()

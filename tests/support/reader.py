@@ -78,22 +78,22 @@ class Reader:
         return script
 
     def _answers(self, terminal, commands, keys, may_fail):
-        answers, written, since = [], "", time.monotonic()
+        answers, output, since = [], "", time.monotonic()
         answered = 0
         while len(answers) < len(commands):
-            assert time.monotonic() < since + PATIENCE, f"{commands[len(answers)]}\n{written}"
+            assert time.monotonic() < since + PATIENCE, f"{commands[len(answers)]}\n{output}"
             if select.select([terminal], [], [], 1)[0]:
-                written += os.read(terminal, 65536).decode(errors="replace")
-            if match := MARK.search(written):
-                text = ESCAPES.sub("", written[: match.start()])
+                output += os.read(terminal, 65536).decode(errors="replace")
+            if match := MARK.search(output):
+                text = ESCAPES.sub("", output[: match.start()])
                 waiting = keys.get(len(answers))
                 assert not waiting, f"{commands[len(answers)]}: no {waiting[0][0]!r} in\n{text}"
                 answers.append(Answer(int(match[2]), text))
                 if answers[-1].status and len(answers) - 1 not in may_fail:
                     break
-                written, answered, since = written[match.end() :], 0, time.monotonic()
+                output, answered, since = output[match.end() :], 0, time.monotonic()
                 continue
-            text = ESCAPES.sub("", written)
+            text = ESCAPES.sub("", output)
             for awaited, then in list(keys.get(len(answers), ()))[:1]:
                 if awaited in text:
                     keys[len(answers)] = keys[len(answers)][1:]

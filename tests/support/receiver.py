@@ -53,11 +53,11 @@ class Receiver:
     @property
     def events(self):
         """Accepted events without repeats, in the order of their first delivery."""
-        found = {}
+        events = {}
         for document in self.documents:
             for event in document["events"]:
-                assert event == found.setdefault(event["sequence"], event)
-        return list(found.values())
+                assert event == events.setdefault(event["sequence"], event)
+        return list(events.values())
 
     @property
     def numbers(self):
@@ -68,7 +68,7 @@ def verified(secret, signature, body):
     """Whether a secret has signed a body."""
     (_, seconds), *signed = (part.split("=", 1) for part in signature.split(","))
     digest = hmac.new(secret.encode(), seconds.encode() + b"." + body, hashlib.sha256)
-    return any(hmac.compare_digest(digest.hexdigest(), each) for _, each in signed)
+    return any(hmac.compare_digest(digest.hexdigest(), value) for _, value in signed)
 
 
 def standard_verified(secret, headers, body):
@@ -79,7 +79,7 @@ def standard_verified(secret, headers, body):
     expected = base64.b64encode(digest).decode()
     versions = [part.split(",") for part in headers["webhook-signature"].split(" ")]
     return any(
-        version == "v1" and hmac.compare_digest(expected, sent) for version, sent in versions
+        version == "v1" and hmac.compare_digest(expected, value) for version, value in versions
     )
 
 

@@ -20,11 +20,11 @@ WITH_TLS = Path("/usr/bin/redis-check-rdb")
 
 def program_with_tls(folder):
     """Path of a server with TLS; the test is not run without one."""
-    found = debian.provide(lambda: WITH_TLS if WITH_TLS.exists() else None, "redis-tools")
-    if found is None:
+    program = debian.provide(lambda: WITH_TLS if WITH_TLS.exists() else None, "redis-tools")
+    if program is None:
         not_run("no Redis with TLS (redis-tools) on this machine")
     link = Path(folder, "redis-server")
-    link.symlink_to(found)
+    link.symlink_to(program)
     return link
 
 
@@ -34,11 +34,11 @@ def serving(folder, *, program=None, tls=False, **settings):
     Run a server on a port of loopback; yield the port. settings: such as `requirepass`.
     """
     port = free_port()
-    given = {"bind": "127.0.0.1", "save": "", "dir": str(folder), "port": str(port)} | settings
-    given |= {"tls_port": str(port)} if tls else {}
+    options = {"bind": "127.0.0.1", "save": "", "dir": str(folder), "port": str(port)} | settings
+    options |= {"tls_port": str(port)} if tls else {}
     words = [
         word
-        for name, value in given.items()
+        for name, value in options.items()
         for word in (f"--{name.replace('_', '-')}", *(value.split() or [""]))
     ]
     with (Path(folder) / "redis.out").open("w") as out:

@@ -34,8 +34,8 @@ def cpu_time():
 
 def ring_of(nodeid):
     """The name of a test's ring, None for a test outside of tests/."""
-    top, _, rest = nodeid.partition("/")
-    name, below, _ = rest.partition("/")
+    top, _, path = nodeid.partition("/")
+    name, below, _ = path.partition("/")
     return name if top == "tests" and below else None
 
 
@@ -56,8 +56,8 @@ class Rings:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self):
         report = yield
-        before, self._counted = self._counted, cpu_time()
-        report.cpu = self._counted - before  # pytest-xdist sends it along
+        start, self._counted = self._counted, cpu_time()
+        report.cpu = self._counted - start  # pytest-xdist sends it along
         return report
 
     def pytest_runtest_logreport(self, report):

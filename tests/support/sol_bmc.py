@@ -41,10 +41,10 @@ mc_enable 0x20
 
 def program(name, package):
     """Return the path of a program, from the system's packages if necessary."""
-    found = debian.provide(lambda: shutil.which(name), package)
-    if found is None:
+    path = debian.provide(lambda: shutil.which(name), package)
+    if path is None:
         not_run(name)
-    return found
+    return path
 
 
 class SolBmc:

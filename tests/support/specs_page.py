@@ -27,14 +27,14 @@ def files():
 
 
 def demands():
-    found = []
+    entries = []
     for title, text in _SECTION.findall(PAGE.read_text()):
         rows = [line for line in text.splitlines() if line.startswith("| ")]
         if not rows or "mutant" not in rows[0]:  # decisions have none
             continue
         for row in rows[2:]:  # below the head
             demand, _code, tests, mutants = row.strip("|").split("|")
-            found.append(
+            entries.append(
                 Demand(
                     spec=title.lower().replace(" ", "-"),
                     text=demand.strip(),
@@ -42,4 +42,4 @@ def demands():
                     mutants=tuple(re.findall(r"[\w-]+", mutants)),
                 )
             )
-    return found
+    return entries

@@ -16,22 +16,26 @@ class Reader(threading.Thread):
     """
     Reads the stream, disconnects at random messages, and continues with Last-Event-ID.
 
-    most: messages of a visit, at most.
+    message_limit: messages of a visit, at most.
     """
 
-    def __init__(self, url, seed, most=60):
+    def __init__(self, url, seed, message_limit=60):
         super().__init__(daemon=True)
-        self._site, self._random, self._most = urlsplit(url).netloc, random.Random(seed), most
+        self._site, self._random, self._message_limit = (
+            urlsplit(url).netloc,
+            random.Random(seed),
+            message_limit,
+        )
         self.events, self.position, self.visits = [], 0, 0
         self.others, self.ended = [], threading.Event()
 
     def run(self):
         while not self.ended.is_set():
             with suppress(OSError, http.client.HTTPException):
-                self._visit(self._random.randint(1, self._most))
+                self._visit(self._random.randint(1, self._message_limit))
             self.ended.wait(0.05)
 
-    def _visit(self, most):
+    def _visit(self, message_limit):
         connection = http.client.HTTPConnection(self._site, timeout=PATIENCE)
         try:
             # a reader that has received nothing so far begins with the first event
@@ -42,7 +46,7 @@ class Reader(threading.Thread):
                 self.others.append((answer.status, answer.read()))
                 return
             self.visits += 1
-            for _ in range(most):
+            for _ in range(message_limit):
                 message = self._message(answer)
                 if message is None or self.ended.is_set():
                     return

@@ -89,7 +89,7 @@ class IosSwitch:
         lines = self.interfaces[self._interface]
         for pattern in PATTERNS:
             if match := re.fullmatch(f"(no )?({pattern})( .*)?", line):
-                lines[:] = [each for each in lines if not re.match(pattern, each)]
+                lines[:] = [setting for setting in lines if not re.match(pattern, setting)]
                 if not match[1]:
                     lines.append(line)
                     self._bundle(line)

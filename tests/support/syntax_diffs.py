@@ -52,8 +52,10 @@ def _extended(text, place, lines):
         return (data[:offset] + added.encode() + data[offset:]).decode()
 
     if place == "imports":
-        (*_, last) = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-        return insert(starts[last.end_lineno], lines)
+        (*_, last_import) = [
+            node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
+        return insert(starts[last_import.end_lineno], lines)
     if place.startswith("before "):
         statement = _statement(tree, _bare(place.removeprefix("before ")))
         decorators = [decorator.lineno for decorator in getattr(statement, "decorator_list", ())]
@@ -66,20 +68,20 @@ def _extended(text, place, lines):
         return insert(closing - 3, lines)
     parts = _parts(node)
     closing -= 1
-    last = max(parts, key=lambda part: (part.end_lineno, part.end_col_offset), default=None)
-    if last is None:
+    last_part = max(parts, key=lambda part: (part.end_lineno, part.end_col_offset), default=None)
+    if last_part is None:
         return insert(closing, lines.strip().rstrip(","))
-    if last.end_lineno < node.end_lineno:  # the bracket has a line of its own
+    if last_part.end_lineno < node.end_lineno:  # the bracket has a line of its own
         return insert(starts[node.end_lineno - 1], lines)
-    end = starts[last.end_lineno - 1] + last.end_col_offset
+    end = starts[last_part.end_lineno - 1] + last_part.end_col_offset
     return insert(end, f", {lines.strip().rstrip(',')}")
 
 
 def _last_line(node, lines):
     """Return the line after which a body is extended: attributes follow the last attribute."""
     attributes = [part for part in node.body if isinstance(part, ast.Assign | ast.AnnAssign)]
-    first = next(line for line in lines.splitlines() if line.strip()).lstrip()
-    if first.startswith(("def ", "@")) or not attributes or isinstance(node, ast.FunctionDef):
+    first_line = next(line for line in lines.splitlines() if line.strip()).lstrip()
+    if first_line.startswith(("def ", "@")) or not attributes or isinstance(node, ast.FunctionDef):
         return node.end_lineno
     return attributes[-1].end_lineno
 

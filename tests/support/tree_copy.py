@@ -29,9 +29,9 @@ _BLOCK = re.compile(r"^```diff\n\+\+\+ (\S+)\n(.*?)^```$", re.DOTALL | re.MULTIL
 def copy_tree(folder):
     """Copy the tree, without installed, cached and built files."""
 
-    def ignored(where, names):
-        mutated = {"mutants"} if Path(where) == ROOT else set()  # of `make mutation`
-        return _NOT_COPIED(where, names) | mutated
+    def ignored(directory, names):
+        mutated = {"mutants"} if Path(directory) == ROOT else set()  # of `make mutation`
+        return _NOT_COPIED(directory, names) | mutated
 
     shutil.copytree(ROOT, folder, ignore=ignored, dirs_exist_ok=True)
 
@@ -57,8 +57,8 @@ class Copy:
         for diffs in additions().values():
             for name, diff in diffs:
                 path = folder / name
-                before = path.read_text() if path.exists() else ""
-                path.write_text(change(before, diff).replace("NEWEST_REVISION", newest))
+                text = path.read_text() if path.exists() else ""
+                path.write_text(change(text, diff).replace("NEWEST_REVISION", newest))
         return cls(folder, {**os.environ, "PYTHONPATH": str(folder)})
 
     def ask(self, method, path, body=None, version=SINCE):
@@ -74,9 +74,9 @@ class Copy:
         )  # fmt: skip
 
     def cli(self, *words):
-        done = self.run("-m", "workers.ingot", *words)
-        assert 0 == done.returncode, done.stderr
-        return done.stdout
+        process = self.run("-m", "workers.ingot", *words)
+        assert 0 == process.returncode, process.stderr
+        return process.stdout
 
     @contextmanager
     def serving(self):

@@ -232,7 +232,7 @@ class VaultServer:
         return 200, {"auth": self._auth(text, self.tokens[text])}
 
     def _of_token(self, method: str, path: str, token: Token) -> tuple[int, Any]:
-        text = next(text for text, known in self.tokens.items() if known is token)
+        text = next(text for text, stored_token in self.tokens.items() if stored_token is token)
         if path.endswith("lookup-self"):
             if method != "GET":
                 raise Refusal(405, "unsupported operation")

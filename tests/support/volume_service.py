@@ -17,8 +17,8 @@ class Volumes:
     out and then answered by 503.
     """
 
-    def __init__(self, *known):
-        self.known = set(known)
+    def __init__(self, *uuids):
+        self.known = set(uuids)
         self.type = "iscsi"
         self.attachments = {}
         self.asked = []
@@ -40,20 +40,22 @@ class Volumes:
         """(status, document)"""
         if self.broken:
             return self.broken, {"error": {"code": self.broken, "message": "out of order"}}
-        found = self.carry_out(method, urlsplit(url), body)
+        answer = self.carry_out(method, urlsplit(url), body)
         if method == self.dies_after:
             self.dies_after = None
             return 503, {"error": {"code": 503, "message": "restarting"}}
-        return found
+        return answer
 
     def carry_out(self, method, url, body):
         name = url.path.removeprefix("/v3/attachments").strip("/")
         if method == "POST" and not name:
-            wanted = body["attachment"]
-            if wanted["volume_uuid"] not in self.known:
+            fields = body["attachment"]
+            if fields["volume_uuid"] not in self.known:
                 return 404, {"itemNotFound": {"code": 404, "message": "no such volume"}}
-            made = self.attach(wanted["volume_uuid"], wanted["instance_uuid"], wanted["connector"])
-            return 200, {"attachment": made}
+            attachment = self.attach(
+                fields["volume_uuid"], fields["instance_uuid"], fields["connector"]
+            )
+            return 200, {"attachment": attachment}
         if method == "GET" and not name:
             # as summaries, and all of them where the filter is not known
             query = parse_qs(url.query)
@@ -64,7 +66,8 @@ class Volumes:
             ]
             return 200, {
                 "attachments": [
-                    {key: each[key] for key in ("id", "instance", "status")} for each in mine
+                    {key: attachment[key] for key in ("id", "instance", "status")}
+                    for attachment in mine
                 ]
             }
         ident, _, action = name.partition("/")
@@ -94,9 +97,9 @@ class Volumes:
 
 
 @contextmanager
-def serving(*known):
+def serving(*uuids):
     """A volume service on a free port, with these volumes."""
-    volumes = Volumes(*known)
+    volumes = Volumes(*uuids)
 
     class Asked(web.Handler):
         protocol_version = "HTTP/1.1"

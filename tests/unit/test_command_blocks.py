@@ -81,7 +81,7 @@ def test_rows_of_the_tables_are_about_commands_of_their_pages():
         if not any(
             line.startswith(start)
             for command in documented_pages.typed(name)
-            for line in command.shown
+            for line in command.output
         )
     ]
     assert [] == idle

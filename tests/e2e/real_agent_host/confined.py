@@ -84,7 +84,7 @@ def main():
     # older ramdisks have fewer extensions
     base.extension.ExtensionManager = partial(
         enabled.EnabledExtensionManager,
-        check_func=lambda found: found.name not in os.environ["MACHINE_LACKS"].split(),
+        check_func=lambda extension: extension.name not in os.environ["MACHINE_LACKS"].split(),
     )
     qemu_img.convert_image = convert_to_file
     disk_utils.is_block_device = os.path.exists

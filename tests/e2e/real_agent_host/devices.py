@@ -85,8 +85,8 @@ def partitions(name):
         return None
     entries = [ENTRY.unpack_from(head, TABLE + ENTRY.size * at) for at in range(4)]
     return {
-        number: (first, length)
-        for number, (_, kind, first, length) in enumerate(entries, 1)
+        number: (start, length)
+        for number, (_, kind, start, length) in enumerate(entries, 1)
         if kind
     }
 
@@ -95,9 +95,9 @@ def make_table(name):
     write(name, TABLE, bytes(4 * ENTRY.size) + b"\x55\xaa")
 
 
-def add_partition(name, kind, first, sectors):
+def add_partition(name, kind, start, sectors):
     number = max(partitions(name), default=0) + 1
-    write(name, TABLE + ENTRY.size * (number - 1), ENTRY.pack(0, kind, first, sectors))
+    write(name, TABLE + ENTRY.size * (number - 1), ENTRY.pack(0, kind, start, sectors))
 
 
 # RAID volumes
@@ -118,8 +118,8 @@ def disassemble(name):
 
 def superblock(name):
     """Return the facts in the RAID superblock of a device; None without one."""
-    found = read(name, SUPERBLOCK, SUPERBLOCK_SIZE).rstrip(b"\0")
-    return json.loads(found) if found.startswith(b'{"uuid"') else None
+    content = read(name, SUPERBLOCK, SUPERBLOCK_SIZE).rstrip(b"\0")
+    return json.loads(content) if content.startswith(b'{"uuid"') else None
 
 
 def write_superblock(member, facts):
@@ -149,8 +149,8 @@ def parts(name):
 def listed():
     """Return the names of all devices."""
     volumes = sorted(assembled())
-    disks = [each for disk in DISKS for each in (disk, *parts(disk))]
-    return disks + [each for volume in volumes for each in (volume, *parts(volume))]
+    disks = [name for disk in DISKS for name in (disk, *parts(disk))]
+    return disks + [name for volume in volumes for name in (volume, *parts(volume))]
 
 
 def settle():
@@ -163,11 +163,11 @@ def settle():
     for name in listed():
         if name not in DISKS and (DEV / name).exists():
             _move(name)
-    found = listed()
+    names = listed()
     for path in DEV.iterdir():
-        if path.name not in found:
+        if path.name not in names:
             path.unlink()
-    for name in found:
+    for name in names:
         if name not in DISKS:
             (DEV / name).write_bytes(b"")
             os.truncate(DEV / name, size(name))

@@ -8,8 +8,8 @@ import devices
 
 
 def main(*arguments):
-    command, *rest = arguments
-    COMMANDS[command](*rest)
+    command, *options = arguments
+    COMMANDS[command](*options)
 
 
 def name_of(path):
@@ -20,10 +20,10 @@ def name_of(path):
 
 
 def uuid_of(path):
-    found = devices.assembled().get(path.rpartition("/")[2])
-    if found is None:
+    identity = devices.assembled().get(path.rpartition("/")[2])
+    if identity is None:
         sys.exit(f"mdadm: {path} does not appear to be an md device")
-    return found
+    return identity
 
 
 def create(volume, *arguments):
@@ -55,8 +55,10 @@ def assemble(*arguments):
 
 def volumes():
     """Return UUID -> name of the volumes that have members."""
-    found = map(devices.superblock, (p for disk in devices.DISKS for p in devices.parts(disk)))
-    return {each["uuid"]: each["name"] for each in found if each}
+    superblocks = map(
+        devices.superblock, (p for disk in devices.DISKS for p in devices.parts(disk))
+    )
+    return {superblock["uuid"]: superblock["name"] for superblock in superblocks if superblock}
 
 
 def detail(path):
@@ -72,10 +74,12 @@ def examine(path):
         for identity, name in volumes().items():
             print(f"ARRAY /dev/md/{name} metadata=1.2 UUID={identity} name=ramdisk:{name}")
         return
-    found = devices.superblock(name_of(path))
-    if not found:
+    superblock = devices.superblock(name_of(path))
+    if not superblock:
         sys.exit(f"mdadm: No md superblock detected on {path}.")
-    print(f"{path}:\n  Version : 1.2\n  Array UUID : {found['uuid']}\n  Name : {found['name']}")
+    print(
+        f"{path}:\n  Version : 1.2\n  Array UUID : {superblock['uuid']}\n  Name : {superblock['name']}"
+    )
 
 
 def stop(path):

@@ -60,29 +60,29 @@ def parted(*arguments):
 
 def byte(name, position, unit):
     """Return the first byte of a position in parted's words; a negative one is before the end."""
-    number, given = re.fullmatch(r"(-?\d+)(\D*)", position).groups()
-    distance = int(number) * UNITS[given or unit]
+    number, suffix = re.fullmatch(r"(-?\d+)(\D*)", position).groups()
+    distance = int(number) * UNITS[suffix or unit]
     return devices.size(name) + distance if position.startswith("-") else distance
 
 
 def print_table(name, machine_readable):
-    found = devices.partitions(name)
-    if found is None:
+    partitions = devices.partitions(name)
+    if partitions is None:
         sys.exit(f"Error: /dev/{name}: unrecognised disk label")
     size = devices.size(name)
     if not machine_readable:
         print(f"Disk /dev/{name}: {size}B\nPartition Table: msdos")
         return
     print(f"BYT;\n/dev/{name}:{size / MEBIBYTE:.2f}MiB:file:512:512:msdos:File:;")
-    for number, (first, length) in found.items():
-        ends = [each * SECTOR / MEBIBYTE for each in (first, first + length, length)]
+    for number, (start, length) in partitions.items():
+        ends = [sectors * SECTOR / MEBIBYTE for sectors in (start, start + length, length)]
         print(f"{number}:" + ":".join(f"{end:.2f}MiB" for end in ends) + ":::;")
 
 
 def partprobe(*arguments):
     if "-s" in arguments:
-        found = devices.partitions(device(arguments[-1]))
-        print(f"{arguments[-1]}: msdos partitions {' '.join(map(str, found))}")
+        partitions = devices.partitions(device(arguments[-1]))
+        print(f"{arguments[-1]}: msdos partitions {' '.join(map(str, partitions))}")
 
 
 def sgdisk(option, path):
@@ -98,8 +98,8 @@ def wipefs(*arguments):
 
 def hexdump(*arguments):
     offset = int(arguments[arguments.index("-s") + 1])
-    (found,) = struct.unpack("<I", devices.read(device(arguments[-1]), offset, 4))
-    print(f"0x{found:08x}", end="")
+    (number,) = struct.unpack("<I", devices.read(device(arguments[-1]), offset, 4))
+    print(f"0x{number:08x}", end="")
 
 
 def dd(*arguments):

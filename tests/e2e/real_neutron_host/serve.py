@@ -25,7 +25,9 @@ class Quiet(WSGIRequestHandler):
 def main(port, database, path):
     sys.argv = [sys.argv[0], f"--config-file={path}"]
     engine = create_engine(database)
-    event.listen(engine, "connect", lambda each, _: each.execute("PRAGMA journal_mode=WAL"))
+    event.listen(
+        engine, "connect", lambda connection, _: connection.execute("PRAGMA journal_mode=WAL")
+    )
     head.get_metadata().create_all(engine)
     engine.dispose()
     from neutron.wsgi import api  # reads the configuration, and starts the plugins
