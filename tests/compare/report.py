@@ -41,20 +41,20 @@ class Report:
         ]
         if unlisted:
             self.unlisted.append(Finding(finding.table, finding.label, unlisted))
-        more = [
+        other_differences = [
             difference for difference in finding.differences if not _is_added_header(difference)
         ]
-        self.counts["unlisted" if unlisted else "listed" if more else "equal"] += 1
+        self.counts["unlisted" if unlisted else "listed" if other_differences else "equal"] += 1
 
     def _is_known(self, label: str, difference: Difference) -> bool:
-        covering = [each for each in self.known if each.covers(label, difference)]
+        covering = [entry for entry in self.known if entry.covers(label, difference)]
         self.seen.update(covering)
         return bool(covering)
 
     @property
     def stale(self) -> list[Known]:
         """Known differences that no request had."""
-        return [each for each in self.known if each not in self.seen]
+        return [entry for entry in self.known if entry not in self.seen]
 
     def lines(self) -> Iterator[str]:
         """Yield the differences that are not listed, as text."""
