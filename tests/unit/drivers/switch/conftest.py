@@ -102,13 +102,13 @@ def machine(registry):
 
 def new_machine(registry, known=None, **fields):
     """A machine whose networks are those of `Known`; settings as `switch_NAME`."""
-    own = {name: fields.pop(name) for name in list(fields) if name.startswith("switch_")}
+    settings = {name: fields.pop(name) for name in list(fields) if name.startswith("switch_")}
     options = {
         **OPTIONS,
         "switch": {
             **OPTIONS["switch"],
             **{f"{name}_network": name for name in NETWORKS if name not in OWNERS},
-            **{name.removeprefix("switch_"): value for name, value in own.items()},
+            **{name.removeprefix("switch_"): value for name, value in settings.items()},
         },
     }
     return target(

@@ -71,7 +71,7 @@ def test_a_refused_command_ends_the_order(device, server, switch):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("fields", "message"),
     [
         ({"device_type": "juniper_junos"}, "is none of arista_eos, cisco_ios"),
         ({"private_key": "no key"}, "private_key of switch leaf-1"),
@@ -79,9 +79,9 @@ def test_a_refused_command_ends_the_order(device, server, switch):
         ({"host_key": "ssh-nonsense AAAA"}, "host_key of switch leaf-1"),
     ],
 )
-def test_a_wrong_field_is_named(server, switch, given, message):
+def test_a_wrong_field_is_named(server, switch, fields, message):
     with pytest.raises(InvalidDriverInfo, match=message):
-        sessions.run(replace(switch, **given), OPTIONS, lambda session: None)
+        sessions.run(replace(switch, **fields), OPTIONS, lambda session: None)
 
 
 def test_the_missing_extra_is_named(switch, monkeypatch):

@@ -103,8 +103,8 @@ def test_values_that_identify_nothing_stay():
         "FirmwareVersion": "2.10.10.10", "BiosVersion": "1.2.3.4", "DateTime": "2026-01-01T10:11:12Z",
         "Schema": "http://redfish.dmtf.org/schemas/v1/x.json", "HostName": None, "PartNumber": "0X1Y2Z",
     }  # fmt: skip
-    (found,), pseudonyms, _ = applied(document)
-    assert document == found
+    (copy,), pseudonyms, _ = applied(document)
+    assert document == copy
     assert [] == list(pseudonyms.review())
 
 
@@ -166,5 +166,7 @@ def test_bodies_that_are_no_json_are_replaced_by_what_is_known():
 def test_two_recordings_have_unlike_replacements():
     pseudonyms = [Pseudonyms() for _ in range(2)]
     answer = Answer("/redfish/v1/", 200, body='{"MACAddress": "ac:1f:6b:01:02:03"}')
-    first, second = (p.applied(Recording([answer]), {}).answers[0].body for p in pseudonyms)
-    assert first != second
+    first_body, second_body = (
+        p.applied(Recording([answer]), {}).answers[0].body for p in pseudonyms
+    )
+    assert first_body != second_body
