@@ -229,7 +229,7 @@ def service(name, url, roots, database):
 
 
 def fill(service, count):
-    """Enroll a node, and copy it with the differences within a rack until there are `wanted`."""
+    """Enroll a node, and copy it with the differences within a rack until there are `count`."""
     service.client.ask("POST", "/v1/nodes", BODY | {"uuid": KNOWN, "name": "node-0"}, 201)
     varied = {"uuid": ":uuid", "name": "'node-' || :number", **VARIED}
     with writing(service) as connection:

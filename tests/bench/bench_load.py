@@ -294,7 +294,7 @@ def calling(agents, run, url, nodes, reuse):
     """
     Yield a function that sends each agent's heartbeat every `GAP` seconds, evenly spread, for a time.
 
-    kept: each agent keeps its connection, which is already open.
+    reuse: each agent keeps its connection, which is already open.
     """
 
     async def connect():

@@ -15,7 +15,7 @@ class Process:
     """CPU time of a process, in seconds."""
 
     parent: int  # pid
-    own: float  # user and system
+    used: float  # user and system
     reaped: float  # of children that have ended
 
 
@@ -54,7 +54,7 @@ def of_processes(pids):
 def of_trees(roots):
     """Return the CPU seconds of these processes and all their descendants, including dead ones."""
     table = processes()
-    return sum(table[pid].own + table[pid].reaped for pid in family(roots) if pid in table)
+    return sum(table[pid].used + table[pid].reaped for pid in family(roots) if pid in table)
 
 
 def of_roles(pids):
@@ -63,6 +63,6 @@ def of_roles(pids):
         "api": of_trees(pids["api"]),
         "conductors": of_trees(pids["conductors"].values()),
         "beat": of_trees(pids["beat"]),
-        "supervisor": processes()[pids["up"]].own,
+        "supervisor": processes()[pids["up"]].used,
         "redis": of_trees(pids["redis"]),
     }

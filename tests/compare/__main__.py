@@ -47,7 +47,7 @@ def main(names: list[str]) -> int:
     stale = [] if names else report.stale
     for entry in stale:
         print(
-            f"listed, but not seen: {entry.request} | {entry.what} | {entry.ironic} | {entry.ingot}"
+            f"listed, but not seen: {entry.request} | {entry.part} | {entry.ironic} | {entry.ingot}"
         )
     print(report.summary())
     return 1 if report.unlisted or stale else 0

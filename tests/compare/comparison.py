@@ -57,7 +57,7 @@ class Answer:
 class Difference:
     """One difference between two responses."""
 
-    what: str  # "status", "header NAME", or a path into the body
+    part: str  # "status", "header NAME", or a path into the body
     ironic: str
     ingot: str
 
@@ -72,7 +72,7 @@ def answer(
     """
     Make a response comparable.
 
-    base: the service's URL. known: variable -> value; values are replaced by their variables.
+    base: the service's URL. variables: name -> value; values are replaced by their variables.
     """
     names = {value: name for name, value in variables.items() if _UUID.fullmatch(value)}
     secrets = {
@@ -168,7 +168,7 @@ def differences(theirs: Answer, ours: Answer, *, prose: bool = False) -> list[Di
     unique: dict[str, Difference] = {}
     for difference in _differing("", theirs.body, ours.body):
         if not (prose and difference.both_texts):
-            unique.setdefault(difference.what, difference)
+            unique.setdefault(difference.part, difference)
     return [*header_differences, *unique.values()]
 
 

@@ -11,8 +11,8 @@ from tests.compare.tables import TABLES
 NODE = "0b7c2f4e-1111-4222-8333-444455556666"
 
 
-def answer(body=b"", status=200, base="http://127.0.0.1:1", known=None, **headers):
-    return comparison.answer(status, headers, body, base, known or {})
+def answer(body=b"", status=200, base="http://127.0.0.1:1", variables=None, **headers):
+    return comparison.answer(status, headers, body, base, variables or {})
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_methods_that_every_route_supports_do_not_count():
 
 
 def test_a_missing_item_of_a_list_counts():
-    theirs = answer(f'[{{"uuid": "{NODE}"}}]'.encode(), known={"node": NODE})
+    theirs = answer(f'[{{"uuid": "{NODE}"}}]'.encode(), variables={"node": NODE})
     assert [Difference("body", '["{node}"]', "[]")] == differences(theirs, answer(b"[]"))
 
 

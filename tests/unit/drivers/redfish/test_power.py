@@ -34,7 +34,7 @@ def node_of(bmc, **fields):
 
 
 def known(bmc, *states, **fields):
-    """Return a node that has read its BMC's documents; `shown`: the next power states."""
+    """Return a node that has read its BMC's documents; `states`: the next power states."""
     node = node_of(bmc, **fields)
     node.driver.power.get_power_state(node)
     bmc.shown = list(states)

@@ -39,8 +39,8 @@ def disk(level="1", size=100, **fields):
     return {"raid_level": level, "size_gb": size, **fields}
 
 
-def chosen(disks, *controllers, kept=()):
-    layouts = raid_plan.choose(dict(enumerate(disks)), controllers, frozenset(kept))
+def chosen(disks, *controllers, reserved=()):
+    layouts = raid_plan.choose(dict(enumerate(disks)), controllers, frozenset(reserved))
     return [
         " ".join([layout.controller.name, *(drive.name for drive in layout.drives)])
         for _, layout in sorted(layouts.items())

@@ -100,7 +100,7 @@ def machine(registry):
     return partial(new_machine, registry)
 
 
-def new_machine(registry, known=None, **fields):
+def new_machine(registry, networks=None, **fields):
     """A machine whose networks are those of `Known`; settings as `switch_NAME`."""
     settings = {name: fields.pop(name) for name in list(fields) if name.startswith("switch_")}
     options = {
@@ -116,7 +116,7 @@ def new_machine(registry, known=None, **fields):
         registry=registry,
         **{
             "options": options, "nics": (FIRST, SECOND),
-            "switched_networks": known or Known(), **fields,
+            "switched_networks": networks or Known(), **fields,
         },
     )  # fmt: skip
 

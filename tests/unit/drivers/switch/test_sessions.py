@@ -28,7 +28,7 @@ def switch(server):
 
 
 def test_a_machine_is_switched_over_ssh(device, server, switch, machine):
-    it = machine(known=Known(switch), switch_add_all_ports=True)
+    it = machine(networks=Known(switch), switch_add_all_ports=True)
     it = run(it, "add_cleaning_network")
     assert ["switchport mode access", "switchport access vlan 100"] == device.interfaces["Gi1/0/7"]
     assert ["switchport mode access", "switchport access vlan 100"] == device.interfaces["Gi1/0/8"]
@@ -55,7 +55,7 @@ def test_a_switch_that_is_away_is_unreachable(server, switch):
 
 def test_a_switch_that_dies_is_unreachable(device, server, switch, machine):
     device.fail_after = 3
-    it = machine(known=Known(switch), switch_command_timeout=2.0)
+    it = machine(networks=Known(switch), switch_command_timeout=2.0)
     with pytest.raises(Unreachable):
         it.driver.network.add_cleaning_network(it)
     device.fail_after = None

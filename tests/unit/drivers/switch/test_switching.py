@@ -180,7 +180,7 @@ def test_a_bond_without_lacp_is_no_lag(device, direct, machine):
 
 
 @pytest.mark.parametrize(
-    ("group", "known", "message"),
+    ("group", "networks", "message"),
     [
         (lag_of(switch_lag=None), Known(), "needs the number of a LAG"),
         (lag_of(switch_lag="10"), Known(), "needs the number of a LAG"),
@@ -188,9 +188,9 @@ def test_a_bond_without_lacp_is_no_lag(device, direct, machine):
         (lag_of(), Known(lag_claims=["g1", "g2"]), "port group g2 has LAG 10 of switch leaf-1"),
     ],
 )
-def test_a_lag_that_cannot_be_is_refused(machine, group, known, message):
+def test_a_lag_that_cannot_be_is_refused(machine, group, networks, message):
     members = tuple(replace(nic, group="g1") for nic in (FIRST, SECOND))
-    it = machine(nics=members, nic_groups=(group,), known=known)
+    it = machine(nics=members, nic_groups=(group,), networks=networks)
     with pytest.raises(InvalidDriverInfo, match=message):
         it.driver.network.validate(it)
 
