@@ -253,7 +253,7 @@ def test_switch_ports_are_compared_and_restored(device, direct, machine):
         ({"nics": (replace(FIRST, local_link_connection={**FIRST.local_link_connection, "port_id": "Te1/1/1"}),)}, "none of the ports of switch leaf-1"),
         ({"nics": (replace(FIRST, local_link_connection={**FIRST.local_link_connection, "port_id": "Gi1/0/7\nno shutdown"}),)}, "is not the name of a switch port"),
         ({"nics": (replace(FIRST, local_link_connection={**FIRST.local_link_connection, "port_id": "Gi1/0/7; rm"}),)}, "is not the name of a switch port"),
-        ({"known": Known(claims=["node n1"])}, "node n1 has a port at leaf-1 Gi1/0/7, too"),
+        ({"networks": Known(claims=["node n1"])}, "node n1 has a port at leaf-1 Gi1/0/7, too"),
         ({"nics": (with_vif(FIRST, "gone"),)}, "there is no network 'gone'"),
         ({"nics": (with_vif(FIRST, "cleaning"),)}, "network cleaning is none of tenants"),
     ],
