@@ -42,8 +42,8 @@ def screens(pieces: Sequence[tuple[float, str]]) -> list[Screen]:
 
 def selected(recording: Sequence[Screen]) -> list[Screen]:
     """Return screens at even distances of time, and the last one."""
-    first, last = recording[0].start, recording[-1].start
-    times = [first + (last - first) * number / FRAMES for number in range(FRAMES)]
+    start, end = recording[0].start, recording[-1].start
+    times = [start + (end - start) * number / FRAMES for number in range(FRAMES)]
     frames = [min(recording, key=lambda screen: abs(screen.start - second)) for second in times]
     return [*dict.fromkeys(frames), recording[-1]]
 

@@ -62,8 +62,8 @@ def render(name: str) -> str:
     head = HEAD if name.endswith(".md") else ""
     if name in PAGES:
         return head + _text(PAGES[name]())
-    before, _, rest = (ROOT / name).read_text().partition(BEGIN)
-    return before + BEGIN + _text(PARTS[name]()) + END + rest.partition(END)[2]
+    opening, _, remainder = (ROOT / name).read_text().partition(BEGIN)
+    return opening + BEGIN + _text(PARTS[name]()) + END + remainder.partition(END)[2]
 
 
 def _text(lines: Lines) -> str:

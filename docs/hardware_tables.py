@@ -18,7 +18,7 @@ def task_ends() -> Lines:
             (
                 _statuses(row.statuses),
                 ", ".join(row.contents or ("any",)),
-                ", ".join(str(seen) or "nothing" for seen in row.seen or ("any",)),
+                ", ".join(str(observation) or "nothing" for observation in row.seen or ("any",)),
                 row.end or "as the document says",
                 row.reason,
             )

@@ -141,20 +141,20 @@ def _rights(flow: ProvisionFlow) -> Iterator[str]:
     yield code(*_in_order(flow.states(flow.changeable)))
 
 
-def diagram(chosen: Iterable[State], events: set[Event], *, beyond: bool = False) -> Lines:
+def diagram(sources: Iterable[State], events: set[Event], *, beyond: bool = False) -> Lines:
     """
     Draw the transitions from some states by some events, as mermaid.
 
     beyond: include transitions that leave these states.
     """
-    chosen = _in_order(chosen)
+    sources = _in_order(sources)
     arrows = [
         (state, event, to)
-        for state in chosen
+        for state in sources
         for event, to in MACHINE[state].moves.items()
-        if event in events and (beyond or to in chosen)
+        if event in events and (beyond or to in sources)
     ]
-    states = _in_order({*chosen, *(to for _, _, to in arrows)})
+    states = _in_order({*sources, *(to for _, _, to in arrows)})
     yield "```mermaid"
     yield "stateDiagram-v2"
     for state in states:
@@ -169,8 +169,8 @@ def diagram(chosen: Iterable[State], events: set[Event], *, beyond: bool = False
     yield "```\n"
 
 
-def _in_order(chosen: Iterable[State]) -> list[State]:
-    return [state for state in MACHINE if state in set(chosen)]
+def _in_order(members: Iterable[State]) -> list[State]:
+    return [state for state in MACHINE if state in set(members)]
 
 
 def _reached(start: State, events: set[Event]) -> set[State]:

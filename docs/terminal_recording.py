@@ -88,14 +88,14 @@ def _span(segment: Segment) -> str:
 
 def picture(title: str, frames: Sequence[Screen]) -> str:
     """Return the SVG of some screens; readers who prefer no motion see the last one alone."""
-    first, end = frames[0].start, frames[-1].start + LAST
+    origin, end = frames[0].start, frames[-1].start + LAST
     height = 40 + LINE * max(screen.text.rstrip().count("\n") + 1 for screen in frames)
     width = 32 + COLUMNS * ADVANCE
     rules, groups = [], []
     borders = [*(screen.start for screen in frames), end]
     for number, screen in enumerate(frames):
         start, stop = (
-            100 * (second - first) / (end - first) for second in borders[number : number + 2]
+            100 * (second - origin) / (end - origin) for second in borders[number : number + 2]
         )
         end_state = "visible" if number + 1 == len(frames) else "hidden"
         rules.append(
@@ -110,7 +110,7 @@ def picture(title: str, frames: Sequence[Screen]) -> str:
         f"<title>{escape(title)}</title>"
         "<style>text{font:13px ui-monospace,Menlo,Consolas,monospace;fill:#adbac7;"
         f"white-space:pre}}.b{{font-weight:bold}}.dim{{fill:#545d68}}{colors}"
-        f"g{{visibility:hidden;animation:{end - first:.1f}s step-end infinite}}{''.join(rules)}"
+        f"g{{visibility:hidden;animation:{end - origin:.1f}s step-end infinite}}{''.join(rules)}"
         "@media(prefers-reduced-motion:reduce){g{animation:none!important}"
         f"#f{len(frames) - 1}{{visibility:visible}}}}</style>"
         f'<rect width="100%" height="100%" rx="8" fill="#22272e"/>{"".join(groups)}</svg>\n'

@@ -107,8 +107,8 @@ class Client:
     """One keep-alive connection."""
 
     def __init__(self, url):
-        where = urlsplit(url)
-        self._connection = http.client.HTTPConnection(where.hostname, where.port, timeout=60)
+        address = urlsplit(url)
+        self._connection = http.client.HTTPConnection(address.hostname, address.port, timeout=60)
 
     def renew(self):
         """Reconnect: the server may have closed the connection."""
@@ -166,8 +166,8 @@ def main(_nodes, *, ironic=False):
         services = [small, started.enter_context(on_postgresql(folder / OTHER))]
         if ironic:
             services.append(started.enter_context(theirs(folder)))
-        for each in (large, *services):
-            fill(each, NODES[each.name])
+        for subject in (large, *services):
+            fill(subject, NODES[subject.name])
         contents = {name: small.client.ask("GET", path) for name, path in READS.items()}
         file = small.database.removeprefix("sqlite:///")
         floors = (
@@ -175,8 +175,8 @@ def main(_nodes, *, ironic=False):
             bare(file),
             *statements(started, services),
         )
-        for each in (large, *services):
-            each.client.renew()
+        for subject in (large, *services):
+            subject.client.renew()
         results = measure((*services, large, *floors), READS)
         results |= measure(services, WRITES)
         for service in services:
@@ -201,10 +201,10 @@ def on_postgresql(folder):
         url = server.database()
         with Fleet(folder, conductors=1, **QUIET, INGOT_DATABASE_CONNECTION=url) as fleet:
             api = cpu.family(fleet.pids()["api"])
-            made = service(OTHER, fleet.url, api, url.replace("://", "+psycopg://", 1))
+            subject = service(OTHER, fleet.url, api, url.replace("://", "+psycopg://", 1))
             # the server starts and ends processes, so their time is that of its tree
             used = lambda: cpu.of_processes(api) + cpu.of_trees([server.pid])  # noqa: E731
-            yield replace(made, used=used)
+            yield replace(subject, used=used)
 
 
 @contextmanager
@@ -228,8 +228,8 @@ def service(name, url, roots, database):
     return Subject(name, partial(cpu.of_processes, cpu.family(roots)), asks, url, client, database)
 
 
-def fill(service, wanted):
-    """Enroll a node, and copy it with the differences within a rack until there are `wanted`."""
+def fill(service, count):
+    """Enroll a node, and copy it with the differences within a rack until there are `count`."""
     service.client.ask("POST", "/v1/nodes", BODY | {"uuid": KNOWN, "name": "node-0"}, 201)
     varied = {"uuid": ":uuid", "name": "'node-' || :number", **VARIED}
     with writing(service) as connection:
@@ -241,7 +241,7 @@ def fill(service, wanted):
         f"INSERT INTO nodes ({', '.join([*varied, *copied])})"
         f" SELECT {', '.join([*varied.values(), *copied])} FROM nodes WHERE uuid = '{KNOWN}'"
     )
-    for start in range(1, wanted, BATCH):
+    for start in range(1, count, BATCH):
         with writing(service) as connection:  # one transaction per batch: the service writes, too
             connection.execute(
                 copy,
@@ -251,7 +251,7 @@ def fill(service, wanted):
                         "number": str(number),
                         "state": STATES[number % len(STATES)],
                     }
-                    for number in range(start, min(start + BATCH, wanted))
+                    for number in range(start, min(start + BATCH, count))
                 ],
             )
     with writing(service) as connection:
@@ -299,14 +299,14 @@ def measure(subjects, names):
             took = cost(subject, name, 2).took * at_once(ask)
             rounds[subject] = max(round(ROUND * 1000 / took), 1), []
         for _ in range(ROUNDS):
-            for each, (times, costs) in rounds.items():
-                costs.append(cost(each, name, times))
-        for each, (_, costs) in rounds.items():
+            for candidate, (times, costs) in rounds.items():
+                costs.append(cost(candidate, name, times))
+        for candidate, (_, costs) in rounds.items():
             used, took = (
                 statistics.quantiles(values, n=4, method="inclusive")[0]
                 for values in ([one.used for one in costs], [one.took for one in costs])
             )
-            results[name, each.name] = Cost(used, took)
+            results[name, candidate.name] = Cost(used, took)
     return results
 
 
@@ -425,9 +425,9 @@ def report(results):
     print(f"  {'CPU ms per request':20}{''.join(f'{column:>12}' for column in columns)}", end="")
     print(f"{'times':>8}{'target':>8}{'per s':>8}")
     for name in (*READS, *WRITES, *OF_AGENTS):
-        found = [results.get((name, column)) for column in columns]
+        row = [results.get((name, column)) for column in columns]
         small, other = results[name, SMALL], results.get((name, "Ironic"))
-        cells = [f"{each.used:12.2f}" if each else " " * 12 for each in found]
+        cells = [f"{result.used:12.2f}" if result else " " * 12 for result in row]
         times = f"{other.used / small.used:8.0f}" if other else " " * 8
         target = f"{TARGETS[name]:8.1f}" if name in TARGETS else " " * 8
         print(f"  {name:20}{''.join(cells)}{times}{target}{1000 / small.took:8.0f}")
@@ -438,5 +438,5 @@ def report(results):
     for name in READS:
         light, alone, heavy, bare_heavy = (results[name, column].used for column in columns)
         floor = (light - alone + bare_heavy) / light
-        cells = "".join(f"{each:25.2f}" for each in (light, alone, heavy, bare_heavy))
+        cells = "".join(f"{figure:25.2f}" for figure in (light, alone, heavy, bare_heavy))
         print(f"  {name:16}{cells}{heavy / light:8.2f}{floor:8.2f}")

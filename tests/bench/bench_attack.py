@@ -92,11 +92,11 @@ async def heartbeat(site, source, number):
 
 
 def main(nodes):
-    *others, mine = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, others or [mine])  # of this process, and of those that it starts
-    with tempfile.TemporaryDirectory() as folder, site(folder, nodes or NODES, AGENTS) as found:
+    *cores, mine = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores or [mine])  # of this process, and of those that it starts
+    with tempfile.TemporaryDirectory() as folder, site(folder, nodes or NODES, AGENTS) as target:
         os.sched_setaffinity(0, [mine])
-        report(measure(found, SECONDS, LONGER))
+        report(measure(target, SECONDS, LONGER))
 
 
 @contextmanager
@@ -107,22 +107,22 @@ def site(folder, nodes, agents):
         user: bcrypt.hashpw(password.encode(), bcrypt.gensalt(10)).decode()
         for user, password in ACCOUNTS.items()
     }
-    htpasswd.write_text("".join(f"{user}:{each}\n" for user, each in hashes.items()))
+    htpasswd.write_text("".join(f"{user}:{digest}\n" for user, digest in hashes.items()))
     settings = {**SETTINGS, "INGOT_HTTP_BASIC_AUTH_USER_FILE": str(htpasswd)}
     with Fleet(folder, conductors=1, **settings) as fleet:
         fleet.http.auth = ("operator", ACCOUNTS["operator"])
-        made = fill(fleet, nodes)
+        uuids = fill(fleet, nodes)
         with sqlite3.connect(f"{fleet.data}/ingot.db", timeout=60) as connection:
             connection.execute("UPDATE nodes SET provision_state = 'wait call-back'")
-            last = "UPDATE nodes SET provision_state = 'inspect wait' WHERE uuid = ?"
-            connection.execute(last, (made[-1],))
+            statement = "UPDATE nodes SET provision_state = 'inspect wait' WHERE uuid = ?"
+            connection.execute(statement, (uuids[-1],))
         connection.close()
         tokens = tuple(
             (node, fleet.get("lookup", node_uuid=node)["config"]["agent_token"])
-            for node in made[:agents]
+            for node in uuids[:agents]
         )
         port = int(fleet.url.rpartition(":")[2])
-        yield Site(port, made[0], ("tenant", ACCOUNTS["tenant"]), tokens, fleet.pids()["api"])
+        yield Site(port, uuids[0], ("tenant", ACCOUNTS["tenant"]), tokens, fleet.pids()["api"])
 
 
 def measure(site, seconds, longer, attacks=ATTACKS, parts=None):
@@ -131,18 +131,18 @@ def measure(site, seconds, longer, attacks=ATTACKS, parts=None):
     plan = {
         QUIET: ({}, longer),
         WITH_AGENTS: (agents, seconds),
-        **{name: ({**agents, name: each}, seconds) for name, each in attacks.items()},
+        **{name: ({**agents, name: attack}, seconds) for name, attack in attacks.items()},
         ALL: ({**agents, **attacks}, longer),
     }
     with operating(site) as lists:
         lists(1.0)  # passwords are checked once per process
-        found = {
-            name: _measured(site, lists, *each)
-            for name, each in plan.items()
+        results = {
+            name: _measured(site, lists, *phase)
+            for name, phase in plan.items()
             if not parts or name in parts
         }
-        found[FLOOR] = _without_requests(lists, found[ALL])
-        return found
+        results[FLOOR] = _without_requests(lists, results[ALL])
+        return results
 
 
 def _measured(site, lists, crowds, seconds):
@@ -151,10 +151,10 @@ def _measured(site, lists, crowds, seconds):
             name: started.enter_context(running(crowd, site)) for name, crowd in crowds.items()
         }
         lists(1.0)  # until the crowds have begun
-        before = cpu.of_trees(site.servers)
-        found = lists(seconds)
-        served = cpu.of_trees(site.servers) - before
-    return Measured(found, tallies, seconds, served)
+        baseline = cpu.of_trees(site.servers)
+        durations = lists(seconds)
+        served = cpu.of_trees(site.servers) - baseline
+    return Measured(durations, tallies, seconds, served)
 
 
 def _without_requests(lists, attacked):
@@ -195,28 +195,28 @@ def operating(site):
         yield lists
     finally:
         gc.enable()
-        for each in connections:
-            each.close()
+        for connection in connections:
+            connection.close()
 
 
-def report(found):
-    quiet = found[QUIET]
+def report(results):
+    quiet = results[QUIET]
     print(f"Under attack, SQLite, load average {os.getloadavg()[0]:.1f}:\n")
     print(
         f"  {'':18}{'lists':>7}{'p50 ms':>8}{'p99 ms':>8}{'max ms':>8}{'p99, times quiet':>18}"
         f"{'API CPU %':>11}{'crowds CPU %':>14}{'heartbeats':>12}{'refused':>9}   attackers"
     )
-    for name, each in found.items():
-        times = [part * 1000 for part in (each.p50, each.p99, max(each.lists))]
-        used = [each.served, sum(tally.cpu for tally in each.tallies.values())]
-        shares = [part * 100 / each.seconds for part in used]
-        agents = each.tallies.pop("agents", Tally()).statuses
+    for name, result in results.items():
+        times = [part * 1000 for part in (result.p50, result.p99, max(result.lists))]
+        used = [result.served, sum(tally.cpu for tally in result.tallies.values())]
+        shares = [part * 100 / result.seconds for part in used]
+        agents = result.tallies.pop("agents", Tally()).statuses
         print(
-            f"  {name:18}{len(each.lists):7}"
+            f"  {name:18}{len(result.lists):7}"
             + "".join(f"{part:8.1f}" for part in times)
-            + f"{each.p99 / quiet.p99:18.1f}{shares[0]:11.0f}{shares[1]:14.0f}"
+            + f"{result.p99 / quiet.p99:18.1f}{shares[0]:11.0f}{shares[1]:14.0f}"
             f"{agents['202']:12}{agents.total() - agents['202']:9}   "
-            + "; ".join(_told(tally) for tally in each.tallies.values())
+            + "; ".join(_told(tally) for tally in result.tallies.values())
         )
 
 

@@ -51,7 +51,7 @@ def drop_triggers(url):
     engine = connections.connect(url)
     with engine.begin() as connection:
         names = connection.execute(text(TRIGGERS[engine.dialect.name])).all()
-        ours = [each for each in names if each[0].startswith(PREFIX)]
+        ours = [row for row in names if row[0].startswith(PREFIX)]
         assert ours, "no triggers"
         for name, table in ours:
             connection.execute(text(f"DROP TRIGGER {name}" + (f" ON {table}" if table else "")))
@@ -61,13 +61,13 @@ def drop_triggers(url):
 def compare(kind, services, nodes):
     """Print the median of the ratios of neighbouring rounds, which have about the same load."""
     used = {name: [] for name in services}
-    for name, each in [*services.items()] * ROUNDS:
-        before = each.used.total()
-        each.measure(nodes)
-        used[name].append((each.used.total() - before) / nodes * 1e3)
+    for name, subject in [*services.items()] * ROUNDS:
+        baseline = subject.used.total()
+        subject.measure(nodes)
+        used[name].append((subject.used.total() - baseline) / nodes * 1e3)
     pairs = zip(used["without"], used["with"], strict=True)
     ratios = sorted(with_them / without for without, with_them in pairs)
-    medians = {name: statistics.median(each) for name, each in used.items()}
+    medians = {name: statistics.median(values) for name, values in used.items()}
     print(
         f"{kind}, CPU ms per lifecycle, medians of {ROUNDS} rounds: without triggers"
         f" {medians['without']:.1f}, with {medians['with']:.1f}; ratio of neighbouring rounds: median"

@@ -43,19 +43,19 @@ def main(nodes):
         fleet.http.headers["X-OpenStack-Ironic-API-Version"] = "1.115"
         nodes = [enrol(fleet, machine, at) for at, machine in enumerate(machines)]
         print(f"{count} consoles on two conductors, load average {os.getloadavg()[0]:.1f}\n")
-        before = measured(fleet)
+        idle_costs = measured(fleet)
         started = time.monotonic()
         enable(fleet, nodes)
         print(f"connected after {time.monotonic() - started:.0f} s\n")
-        report("connected", count, before, measured(fleet))
+        report("connected", count, idle_costs, measured(fleet))
         with Watchers(fleet, nodes) as watchers:
-            report("watched", count, before, measured(fleet))
+            report("watched", count, idle_costs, measured(fleet))
             with printing(machines):
                 began, documents, size = time.monotonic(), watchers.documents, watchers.size
                 costs = measured(fleet)
                 divisor = (time.monotonic() - began) * count
                 documents, size = watchers.documents - documents, watchers.size - size
-            report("watched and busy", count, before, costs)
+            report("watched and busy", count, idle_costs, costs)
             print(
                 f"  a watcher got {documents / divisor:.1f} documents,"
                 f" {size / divisor:.0f} bytes a second"
@@ -96,12 +96,12 @@ def measured(fleet):
     """Process -> (% of a core, PSS MiB): roles of the service, and the programs of consoles."""
     time.sleep(SETTLED)
     members = family(fleet.pids())
-    before, began = {pid: cpu.of_processes([pid]) for pid in members}, time.monotonic()
+    baselines, began = {pid: cpu.of_processes([pid]) for pid in members}, time.monotonic()
     time.sleep(MEASURED)
     took, costs = time.monotonic() - began, {}
     for pid, name in members.items():
         share, memory = costs.get(name, (0.0, 0.0))
-        share += (cpu.of_processes([pid]) - before[pid]) / took * 100
+        share += (cpu.of_processes([pid]) - baselines[pid]) / took * 100
         costs[name] = share, memory + pss(pid)
     return costs
 
@@ -118,11 +118,11 @@ def name_of(pid):
     return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
-def report(phase, count, before, costs):
+def report(phase, count, idle_costs, costs):
     """Print what a console costs more than none."""
     print(f"  {phase:20}{'CPU ms per s':>14}{'KiB':>10}")
     names = ("conductors", PROGRAM, "api", "redis")
-    rows = {name: difference(before.get(name, (0, 0)), costs[name], count) for name in names}
+    rows = {name: difference(idle_costs.get(name, (0, 0)), costs[name], count) for name in names}
     rows["all"] = tuple(map(sum, zip(*rows.values(), strict=True)))
     for name, (share, memory) in rows.items():
         print(f"  {name:20}{share:14.3f}{memory:10.0f}")

@@ -59,12 +59,12 @@ def measure(chromium, database, url, nodes):
 
 def report(database, name, rounds, target):
     """Print the round with the lowest server time, and its requests."""
-    best = min(rounds, key=lambda each: sum(one.wall for one in each))
-    wall, cpu = sum(each.wall for each in best), sum(each.cpu for each in best)
+    best = min(rounds, key=lambda requests: sum(one.wall for one in requests))
+    wall, cpu = sum(request.wall for request in best), sum(request.cpu for request in best)
     verdict = "" if wall < target else f", over {target} ms"
     print(f"{database}, {name}: server {wall:.0f} ms, CPU {cpu:.0f} ms{verdict}", flush=True)
-    for each in best:
-        print(f"  {each.wall:6.1f} ms, CPU {each.cpu:6.1f} ms  {each.path}", flush=True)
+    for request in best:
+        print(f"  {request.wall:6.1f} ms, CPU {request.cpu:6.1f} ms  {request.path}", flush=True)
 
 
 def first_sight(chromium, address, requests, nodes):
@@ -89,18 +89,18 @@ def scroll(chromium, address, database, nodes):
     """Scroll to the last row; print the longest task of the browser, and the most rows."""
     with opened(chromium, address, [], nodes) as page:
         page.evaluate(OBSERVE)
-        view, most, began = page.locator("div.scroll.nodes"), 0, time.perf_counter()
+        view, peak, began = page.locator("div.scroll.nodes"), 0, time.perf_counter()
         for row in (*range(STEP, nodes, STEP), nodes):
             view.evaluate("(view, top) => { view.scrollTop = top; }", row * HEIGHT)
             expect(page.locator(f"tr[aria-rowindex='{row}'][data-uuid]")).to_be_visible(
                 timeout=PATIENCE
             )
-            most = max(most, page.locator("tr[aria-rowindex]").count())
+            peak = max(peak, page.locator("tr[aria-rowindex]").count())
         seconds, tasks = time.perf_counter() - began, page.evaluate("tasks")
-    assert most < ROWS, f"{most} rows are elements"
+    assert peak < ROWS, f"{peak} rows are elements"
     slow = [task for task in tasks if task > TASK]
     print(
-        f"{database}, {nodes:,} rows: {seconds:.0f} s, at most {most} rows as elements,"
+        f"{database}, {nodes:,} rows: {seconds:.0f} s, at most {peak} rows as elements,"
         f" longest task {max(tasks, default=0):.0f} ms, {len(slow)} over {TASK} ms",
         flush=True,
     )

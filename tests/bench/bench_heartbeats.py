@@ -48,17 +48,17 @@ LOADS = {
 
 
 def main(_nodes):
-    most = max(load.agents for load in LOADS.values())
+    count = max(load.agents for load in LOADS.values())
     with tempfile.TemporaryDirectory() as folder, ExitStack() as started:
         fleet = started.enter_context(Fleet(folder, conductors=1, **SETTINGS))
-        made = fill(fleet, most)
+        nodes = fill(fleet, count)
         listen(fleet)
-        agents = Agents(made)
-        done = started.enter_context(serving(agents))
-        done(agents.announce_all(fleet.url, made))
+        agents = Agents(nodes)
+        run = started.enter_context(serving(agents))
+        run(agents.announce_all(fleet.url, nodes))
         used = partial(cpu.of_processes, cpu.family(fleet.pids()["api"]))
         results = {
-            name: done(measured(agents, fleet.url, made, load, used))
+            name: run(measured(agents, fleet.url, nodes, load, used))
             for name, load in LOADS.items()
         }
         assert 0 == agents.refused
@@ -86,14 +86,14 @@ async def measured(agents, url, nodes, load, used):
         took.append((time.monotonic() - began) * 1000)
 
     between = load.gap / load.agents if load.spread else 0
-    begin, before = time.monotonic() + 0.1, used()
+    begin, baseline = time.monotonic() + 0.1, used()
     times = (
         (node, begin + number * load.gap + place * between)
         for number in range(load.rounds)
         for place, node in enumerate(nodes)
     )
     await asyncio.gather(*starmap(call, times))
-    spent = (used() - before) / len(took) * 1000
+    spent = (used() - baseline) / len(took) * 1000
     for http in connections.values():
         await http.close()
     return spent, sorted(took)

@@ -45,20 +45,22 @@ def measured_on(kind):
 
 def names(pids):
     """pid -> name of the process"""
-    named = {pids["up"]: "up", pids["redis"][0]: "redis", pids["beat"][0]: "beat"}
+    labels = {pids["up"]: "up", pids["redis"][0]: "redis", pids["beat"][0]: "beat"}
     (conductor,) = pids["conductors"].values()
     for root, name, child in (
         (conductor, "conductor: steps", "conductor: now"),
         (pids["api"][0], "api: parent", "api: worker"),
         (pids["api"][1], "files: parent", "files: worker"),
     ):
-        named |= dict.fromkeys(cpu.family([root]), child) | {root: name}
-    return named
+        labels |= dict.fromkeys(cpu.family([root]), child) | {root: name}
+    return labels
 
 
 def measured_floor():
     with floor.running(2) as (children, app, _nothing, _client), beat(app) as timer:
-        return watched({each.pid: name for name, each in (*children.items(), ("beat", timer))})
+        return watched(
+            {process.pid: name for name, process in (*children.items(), ("beat", timer))}
+        )
 
 
 @contextmanager
@@ -76,19 +78,19 @@ def beat(app):
             child.wait()
 
 
-def watched(named):
+def watched(labels):
     """name -> (% of a core, PSS MiB), of processes"""
     time.sleep(SETTLED)
-    before = {pid: cpu.of_processes([pid]) for pid in named}
+    baselines = {pid: cpu.of_processes([pid]) for pid in labels}
     began = time.monotonic()
     time.sleep(WATCHED)
     took = time.monotonic() - began
-    found = {}
-    for pid, name in named.items():
-        share, memory = found.get(name, (0.0, 0.0))
-        share += (cpu.of_processes([pid]) - before[pid]) / took * 100
-        found[name] = share, memory + pss(pid)
-    return found
+    costs = {}
+    for pid, name in labels.items():
+        share, memory = costs.get(name, (0.0, 0.0))
+        share += (cpu.of_processes([pid]) - baselines[pid]) / took * 100
+        costs[name] = share, memory + pss(pid)
+    return costs
 
 
 def pss(pid):
@@ -96,10 +98,10 @@ def pss(pid):
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
-def report(what, found):
-    print(f"Idle, {what}, load average {os.getloadavg()[0]:.1f}:\n")
+def report(subject, costs):
+    print(f"Idle, {subject}, load average {os.getloadavg()[0]:.1f}:\n")
     print(f"  {'':20}{'% of a core':>12}{'PSS MiB':>10}")
-    total = tuple(sum(parts) for parts in zip(*found.values(), strict=True))
-    for name, (share, memory) in [*found.items(), ("all", total)]:
+    total = tuple(sum(parts) for parts in zip(*costs.values(), strict=True))
+    for name, (share, memory) in [*costs.items(), ("all", total)]:
         print(f"  {name:20}{share:12.2f}{memory:10.1f}")
     print()

@@ -45,12 +45,12 @@ ROUNDS = 2
 def main(nodes):
     nodes = nodes or 50
     cold_starts()
-    with on_sqlite() as first, on_postgresql() as second:
-        services = {"SQLite": first, "PostgreSQL": second}
+    with on_sqlite() as sqlite_service, on_postgresql() as postgresql_service:
+        services = {"SQLite": sqlite_service, "PostgreSQL": postgresql_service}
         for _ in range(ROUNDS):
             for service in services.values():
                 service.measure(nodes)
-    lengths, threads = first.lengths, Settings().conductor.workers_pool_size
+    lengths, threads = sqlite_service.lengths, Settings().conductor.workers_pool_size
     bare = floor.measure(lengths, nodes, threads)
     report(nodes, lengths, services, bare)
 
@@ -80,13 +80,13 @@ class Service:
         self._live(WARM_UP)
 
     def measure(self, nodes):
-        before, began = self._cpu(), time.monotonic()
-        self.lengths = self._live(nodes, lambda: self._count(before, began))
+        baselines, began = self._cpu(), time.monotonic()
+        self.lengths = self._live(nodes, lambda: self._count(baselines, began))
 
-    def _count(self, before, began):
+    def _count(self, baselines, began):
         self.wall += time.monotonic() - began
         for role, seconds in self._cpu().items():
-            self.used[role] += seconds - before[role]
+            self.used[role] += seconds - baselines[role]
 
     def _cpu(self):
         used = cpu.of_roles(self._fleet.pids())
@@ -97,15 +97,15 @@ class Service:
     def _live(self, nodes, then=lambda: None):
         """Take nodes through their lives and delete them; return the lengths of their operations."""
         fleet = self._fleet
-        made = fleet.create_nodes(nodes)
+        uuids = fleet.create_nodes(nodes)
         for verb, state in VERBS.items():
-            fleet.provision(made, verb)
-            there = dict.fromkeys(made, state)
+            fleet.provision(uuids, verb)
+            there = dict.fromkeys(uuids, state)
             # seldom: polling costs the service CPU, too
             until(lambda there=there: fleet.states() == there, state, between=0.25)
         then()
-        lengths = [len(operation["steps"]) for operation in reversed(fleet.operations(made[0]))]
-        for node in made:
+        lengths = [len(operation["steps"]) for operation in reversed(fleet.operations(uuids[0]))]
+        for node in uuids:
             fleet.http.delete(f"{fleet.url}/v1/nodes/{node}", timeout=30).raise_for_status()
         return lengths
 

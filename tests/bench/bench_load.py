@@ -117,8 +117,8 @@ class Agents:
     def at_work(self):
         """Number of agents that run their step."""
         return sum(
-            any(each["command_status"] == "RUNNING" for each in known)
-            for node, known in list(self._commands.items())
+            any(command["command_status"] == "RUNNING" for command in commands)
+            for node, commands in list(self._commands.items())
             if node not in self._quick
         )
 
@@ -127,8 +127,8 @@ class Agents:
             await in_turns(lambda node: self.announce(http, url, node), nodes)
 
     async def announce(self, http, url, node):
-        async with http.get(f"{url}/v1/lookup", params={"node_uuid": node}) as found:
-            answer = await found.json()
+        async with http.get(f"{url}/v1/lookup", params={"node_uuid": node}) as response:
+            answer = await response.json()
             self.tokens[node] = answer["config"]["agent_token"]
         await self.heartbeat(http, url, node)
 
@@ -149,14 +149,14 @@ def serving(agents):
     thread.start()
     server = Server()
 
-    def done(work):
+    def run(work):
         return asyncio.run_coroutine_threadsafe(work, loop).result(300)
 
-    agents.port = done(server.listen("127.0.0.1", 0, agents.handle))
+    agents.port = run(server.listen("127.0.0.1", 0, agents.handle))
     try:
-        yield done
+        yield run
     finally:
-        done(server.stop())
+        run(server.stop())
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
 
@@ -169,32 +169,32 @@ def main(nodes):
 
 def measure(folder, nodes, seconds, quick):
     with Fleet(folder, conductors=1, **SETTINGS) as fleet, deaf() as (url, pid):
-        made = fill(fleet, nodes + quick)
-        made, late = made[:nodes], made[nodes:]
-        agents, found = Agents(made, late), Measured()
-        with serving(agents) as done:
+        uuids = fill(fleet, nodes + quick)
+        uuids, late = uuids[:nodes], uuids[nodes:]
+        agents, result = Agents(uuids, late), Measured()
+        with serving(agents) as run:
             few, half = nodes // 10, nodes // 2
-            for first, last in ((0, few), (few, half), (half, nodes)):
-                bring(fleet, agents, done, made[first:last])
-                found.needs[f"{last} in flight"] = needs(fleet)
+            for start, end in ((0, few), (few, half), (half, nodes)):
+                bring(fleet, agents, run, uuids[start:end])
+                result.needs[f"{end} in flight"] = needs(fleet)
             assert nodes == states(fleet)["clean wait"]
             looks, began = agents.looks, time.monotonic()
-            found.idle = used(fleet, seconds, lambda: time.sleep(seconds))
-            found.looks = (agents.looks - looks) / (time.monotonic() - began)
-            for kept in (True, False):
-                with calling(agents, done, fleet.url, made, kept) as call:
-                    found.busy[kept] = used(fleet, seconds, lambda call=call: call(seconds))
-                    if kept:
-                        found.needs[f"{nodes} whose agents called"] = needs(fleet)
+            result.idle = used(fleet, seconds, lambda: time.sleep(seconds))
+            result.looks = (agents.looks - looks) / (time.monotonic() - began)
+            for reuse in (True, False):
+                with calling(agents, run, fleet.url, uuids, reuse) as call:
+                    result.busy[reuse] = used(fleet, seconds, lambda call=call: call(seconds))
+                    if reuse:
+                        result.needs[f"{nodes} whose agents called"] = needs(fleet)
             assert nodes == states(fleet)["clean wait"]
-            found.delays = delays(fleet, agents, done, late)
-            for kept in (True, False):
-                with calling(agents, done, url, made, kept) as call:
-                    before = cpu.of_trees([pid])
+            result.delays = delays(fleet, agents, run, late)
+            for reuse in (True, False):
+                with calling(agents, run, url, uuids, reuse) as call:
+                    baseline = cpu.of_trees([pid])
                     call(seconds)
-                    found.floor[kept] = (cpu.of_trees([pid]) - before) / seconds
+                    result.floor[reuse] = (cpu.of_trees([pid]) - baseline) / seconds
             assert 0 == agents.refused
-    return found
+    return result
 
 
 @contextmanager
@@ -225,15 +225,15 @@ def answer_all(port):
 
 
 def is_open(port):
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def delays(fleet, agents, done, nodes):
+def delays(fleet, agents, run, nodes):
     """Clean nodes with a step that ends; return the seconds from its end until each is available."""
     fleet.provision(nodes, "provide")
     until(lambda: states(fleet, nodes) == {"clean wait": len(nodes)}, "waiting", between=0.5)
-    done(agents.announce_all(fleet.url, nodes))
+    run(agents.announce_all(fleet.url, nodes))
     available = {}
 
     def all_available():
@@ -248,28 +248,28 @@ def delays(fleet, agents, done, nodes):
 
 def fill(fleet, count):
     """Create that many manageable nodes; return their UUIDs."""
-    first = fleet.create_nodes(1, deploy_interface="direct")[0]
-    made = [first, *(str(uuid.uuid4()) for _ in range(count - 1))]
+    source = fleet.create_nodes(1, deploy_interface="direct")[0]
+    uuids = [source, *(str(uuid.uuid4()) for _ in range(count - 1))]
     with sqlite3.connect(f"{fleet.data}/ingot.db", timeout=60) as connection:
         connection.execute("UPDATE nodes SET provision_state = 'manageable'")
         columns = [row[1] for row in connection.execute("PRAGMA table_info(nodes)")]
-        kept = ", ".join(name for name in columns if name not in ("id", "uuid", "name"))
+        names = ", ".join(name for name in columns if name not in ("id", "uuid", "name"))
         connection.executemany(
-            f"INSERT INTO nodes (uuid, {kept}) SELECT ?, {kept} FROM nodes WHERE uuid = '{first}'",
-            ((each,) for each in made[1:]),
+            f"INSERT INTO nodes (uuid, {names}) SELECT ?, {names} FROM nodes WHERE uuid = '{source}'",
+            ((node,) for node in uuids[1:]),
         )
     connection.close()
-    return made
+    return uuids
 
 
-def bring(fleet, agents, done, nodes):
+def bring(fleet, agents, run, nodes):
     """Start the cleaning of nodes, and wait until the agent of each runs its step."""
-    wanted = agents.at_work() + len(nodes)
+    total = agents.at_work() + len(nodes)
     fleet.provision(nodes, "provide")
-    until(lambda: states(fleet).get("clean wait", 0) == wanted, "waiting", 600, between=1)
-    done(agents.announce_all(fleet.url, nodes))
-    until(lambda: agents.at_work() == wanted, "all agents at work", 600, between=1)
-    until(lambda: states(fleet).get("clean wait", 0) == wanted, "waiting", 600, between=1)
+    until(lambda: states(fleet).get("clean wait", 0) == total, "waiting", 600, between=1)
+    run(agents.announce_all(fleet.url, nodes))
+    until(lambda: agents.at_work() == total, "all agents at work", 600, between=1)
+    until(lambda: states(fleet).get("clean wait", 0) == total, "waiting", 600, between=1)
 
 
 def client(**options):
@@ -290,19 +290,19 @@ async def in_turns(work, items, lanes=8):
 
 
 @contextmanager
-def calling(agents, done, url, nodes, kept):
+def calling(agents, run, url, nodes, reuse):
     """
     Yield a function that sends each agent's heartbeat every `GAP` seconds, evenly spread, for a time.
 
-    kept: each agent keeps its connection, which is already open.
+    reuse: each agent keeps its connection, which is already open.
     """
 
     async def connect():
-        if not kept:
+        if not reuse:
             return dict.fromkeys(nodes, client(force_close=True, limit=0))
-        made = {node: client(limit=1, keepalive_timeout=3600) for node in nodes}
-        await in_turns(lambda node: agents.heartbeat(made[node], url, node), nodes, 32)
-        return made
+        clients = {node: client(limit=1, keepalive_timeout=3600) for node in nodes}
+        await in_turns(lambda node: agents.heartbeat(clients[node], url, node), nodes, 32)
+        return clients
 
     async def beat(seconds):
         began, tasks = time.monotonic(), []
@@ -317,19 +317,21 @@ def calling(agents, done, url, nodes, kept):
         for session in sessions.values():
             await session.close()
 
-    sessions = done(connect())
+    sessions = run(connect())
     try:
-        yield lambda seconds: done(beat(seconds))
+        yield lambda seconds: run(beat(seconds))
     finally:
-        done(close())
+        run(close())
 
 
 def state_of(fleet, nodes=None):
     """Return node -> provision state, of these nodes or of all."""
     with sqlite3.connect(f"file:{fleet.data}/ingot.db?mode=ro", uri=True, timeout=60) as connection:
-        found = dict(connection.execute("SELECT uuid, provision_state FROM nodes").fetchall())
+        provision_states = dict(
+            connection.execute("SELECT uuid, provision_state FROM nodes").fetchall()
+        )
     connection.close()
-    return found if nodes is None else {node: found[node] for node in nodes}
+    return provision_states if nodes is None else {node: provision_states[node] for node in nodes}
 
 
 def states(fleet, nodes=None):
@@ -339,67 +341,71 @@ def states(fleet, nodes=None):
 
 def used(fleet, seconds, work):
     """Return role -> CPU seconds per second, during `work`."""
-    before = cpu.of_roles(fleet.pids())
+    baselines = cpu.of_roles(fleet.pids())
     began = time.monotonic()
     work()
     took = time.monotonic() - began
     return {
-        role: (spent - before[role]) / took for role, spent in cpu.of_roles(fleet.pids()).items()
+        role: (spent - baselines[role]) / took for role, spent in cpu.of_roles(fleet.pids()).items()
     }
 
 
 def needs(fleet):
     """role -> Needs"""
-    pids, known = fleet.pids(), cpu.processes()
+    pids, processes = fleet.pids(), cpu.processes()
     roots = {
         "conductor": [fleet.conductor(1)], "api": pids["api"], "beat": pids["beat"],
         "redis": pids["redis"],
     }  # fmt: skip
     return {
         role: of_processes(
-            pid for pid, each in known.items() if pid in roots or each.parent in roots
+            pid for pid, process in processes.items() if pid in roots or process.parent in roots
         )
         for role, roots in roots.items()
     }
 
 
 def of_processes(pids):
-    found = Needs(0, 0, 0)
+    total = Needs(0, 0, 0)
     for pid in pids:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         status = dict(line.split(":", 1) for line in lines)
-        found.memory += int(status["VmRSS"].split()[0]) / 1024
-        found.threads += int(status["Threads"])
-        found.files += len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    return found
+        total.memory += int(status["VmRSS"].split()[0]) / 1024
+        total.threads += int(status["Threads"])
+        total.files += len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    return total
 
 
-def report(nodes, found):
+def report(nodes, result):
     print(f"Load, {nodes} operations in flight that wait for their agents, one conductor:\n")
-    roles = next(iter(found.needs.values()))
+    roles = next(iter(result.needs.values()))
     print(f"  {'MiB, threads, open files':26}" + "".join(f"{role:>18}" for role in roles))
-    for point, needed in found.needs.items():
-        cells = (f"{each.memory:.0f}, {each.threads}, {each.files}" for each in needed.values())
+    for point, needed in result.needs.items():
+        cells = (f"{need.memory:.0f}, {need.threads}, {need.files}" for need in needed.values())
         print(f"  {point:26}" + "".join(f"{cell:>18}" for cell in cells))
-    kept, new = found.busy[True], found.busy[False]
+    kept_shares, new_shares = result.busy[True], result.busy[False]
     print(f"\n  {'% of one core':26}{'quiet':>10}{'heartbeats':>12}{'on new connections':>20}")
-    spent = [*((role, found.idle[role], kept[role], new[role]) for role in found.idle)]
-    spent.append(("all", *(sum(each.values()) for each in (found.idle, kept, new))))
+    spent = [
+        *((role, result.idle[role], kept_shares[role], new_shares[role]) for role in result.idle)
+    ]
+    spent.append(
+        ("all", *(sum(shares.values()) for shares in (result.idle, kept_shares, new_shares)))
+    )
     for role, *parts in spent:
         quiet, usual, other = (part * 100 for part in parts)
         print(f"  {role:26}{quiet:10.1f}{usual:12.1f}{other:20.1f}")
     quiet, rate = spent[-1][1], nodes / GAP
     print()
-    for where, busy in (("its agent's", True), ("a new", False)):
-        more = sum(found.busy[busy].values()) - quiet
+    for kind, busy in (("its agent's", True), ("a new", False)):
+        cost = sum(result.busy[busy].values()) - quiet
         print(
-            f"  A heartbeat on {where} connection ({rate:.0f} a second): {more * 100:.1f} % of a"
-            f" core, {more / rate * 1000:.2f} ms each; answered by Flask without reading it:"
-            f" {found.floor[busy] / rate * 1000:.2f} ms; ratio {more / found.floor[busy]:.1f}"
+            f"  A heartbeat on {kind} connection ({rate:.0f} a second): {cost * 100:.1f} % of a"
+            f" core, {cost / rate * 1000:.2f} ms each; answered by Flask without reading it:"
+            f" {result.floor[busy] / rate * 1000:.2f} ms; ratio {cost / result.floor[busy]:.1f}"
         )
-    print(f"  Agents were polled {found.looks:.0f} times a second.")
+    print(f"  Agents were polled {result.looks:.0f} times a second.")
     print(
         f"  From the end of a step of {STEP_SECONDS:g} s until its node was available: median"
-        f" {statistics.median(found.delays):.1f} s, longest {found.delays[-1]:.1f} s,"
-        f" of {len(found.delays)}."
+        f" {statistics.median(result.delays):.1f} s, longest {result.delays[-1]:.1f} s,"
+        f" of {len(result.delays)}."
     )

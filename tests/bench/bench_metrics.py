@@ -43,10 +43,10 @@ def main(nodes):
 def report_requests(fleets):
     used = {name: [] for name in fleets}
     for name, fleet in [*fleets.items()] * ROUNDS:
-        before = cpu.of_trees(fleet.pids()["api"])
+        baseline = cpu.of_trees(fleet.pids()["api"])
         for _ in range(REQUESTS):
             fleet.get("nodes")
-        used[name].append((cpu.of_trees(fleet.pids()["api"]) - before) / REQUESTS * 1e6)
+        used[name].append((cpu.of_trees(fleet.pids()["api"]) - baseline) / REQUESTS * 1e6)
     report("CPU us per GET /v1/nodes, median of the rounds", used)
 
 
@@ -54,16 +54,16 @@ def report_lives(fleets, nodes):
     used = {name: [] for name in fleets}
     services = {name: Service(fleet) for name, fleet in fleets.items()}
     for name, service in [*services.items()] * ROUNDS:
-        before = service.used.total()
+        baseline = service.used.total()
         service.measure(nodes)
-        used[name].append((service.used.total() - before) / nodes * 1e3)
+        used[name].append((service.used.total() - baseline) / nodes * 1e3)
     report("CPU ms per lifecycle, median of the rounds", used)
 
 
-def report(what, used):
-    medians = {name: statistics.median(each) for name, each in used.items()}
-    more = medians["on"] / medians["off"] * 100 - 100
-    print(f"{what}: off {medians['off']:.0f}, on {medians['on']:.0f} ({more:+.1f} %)")
+def report(heading, used):
+    medians = {name: statistics.median(values) for name, values in used.items()}
+    increase = medians["on"] / medians["off"] * 100 - 100
+    print(f"{heading}: off {medians['off']:.0f}, on {medians['on']:.0f} ({increase:+.1f} %)")
 
 
 def scrape(port):

@@ -119,15 +119,15 @@ def sweep(size, port=None, silent=None):
             conductors.register(session, "c-1", str(uuid.uuid4()), "", loaded)
             rows = [row(number, port, silent) for number in range(size)]
             session.execute(insert(Node), rows)
-            lost = sum(f":{silent}" in str(each["driver_info"]) for each in rows)
+            lost = sum(f":{silent}" in str(entry["driver_info"]) for entry in rows)
         if not silent:
             power_sync.sync(runtime, "c-1")
         swept = watched(lambda: power_sync.sync(runtime, "c-1"), size, lost)
         if not silent:
-            before = memory("VmRSS")
+            baseline = memory("VmRSS")
             for _ in range(2):
                 power_sync.sync(runtime, "c-1")
-            swept.growth = memory("VmRSS") - before
+            swept.growth = memory("VmRSS") - baseline
         runtime.engine.dispose()
     return swept
 
@@ -135,13 +135,13 @@ def sweep(size, port=None, silent=None):
 def watched(work, size, lost=0):
     """Measure a power sync; `lost` machines cannot be read."""
     Path("/proc/self/clear_refs").write_text("5")  # reset the peak
-    before, open_before = memory("VmRSS"), open_files()
-    ended, most = threading.Event(), 0
+    baseline, open_before = memory("VmRSS"), open_files()
+    ended, peak = threading.Event(), 0
 
     def count():
-        nonlocal most
+        nonlocal peak
         while not ended.wait(0.05):
-            most = max(most, open_files() - open_before)
+            peak = max(peak, open_files() - open_before)
 
     counting = threading.Thread(target=count)
     counting.start()
@@ -153,7 +153,7 @@ def watched(work, size, lost=0):
         ended.set()
         counting.join()
     assert {"read": size, "differ": 0, "failed": lost, "moving": 0} == counts, counts
-    return Swept(used, took, memory("VmHWM") - before, most)
+    return Swept(used, took, memory("VmHWM") - baseline, peak)
 
 
 def open_files():
@@ -169,8 +169,8 @@ def memory(name):
 def row(number, port, silent):
     driver_info = {}
     if port:
-        where = silent if silent and number % SILENT == 0 else port
-        driver_info = REDFISH | {"redfish_address": f"http://{address(number)}:{where}"}
+        destination = silent if silent and number % SILENT == 0 else port
+        driver_info = REDFISH | {"redfish_address": f"http://{address(number)}:{destination}"}
     return {
         "uuid": str(uuid.uuid4()), "driver": "redfish" if port else "fake-hardware",
         "driver_info": driver_info, "provision_state": "available",
@@ -188,8 +188,8 @@ def floor(size, port):
 
             async def lane():
                 for number in numbers:
-                    async with http.get(f"http://{address(number)}:{port}{SYSTEM}") as found:
-                        await found.json()
+                    async with http.get(f"http://{address(number)}:{port}{SYSTEM}") as response:
+                        await response.json()
 
             await asyncio.gather(*(lane() for _ in range(64)))
 
@@ -202,7 +202,7 @@ def report(rows):
     print("Power sweep of one conductor, BMCs that answer at once:\n")
     print(f"  {'CPU s (seconds)':>16}{'Redfish':>16}{'fake':>16}{'bare reads':>16}{'ratio':>8}")
     for size, redfish, fake, bare, _ in rows:
-        cells = [f"{each.cpu:.2f} ({each.seconds:.1f})" for each in (redfish, fake, bare)]
+        cells = [f"{result.cpu:.2f} ({result.seconds:.1f})" for result in (redfish, fake, bare)]
         print(f"  {size:10} nodes" + "".join(f"{cell:>16}" for cell in cells), end="")
         print(f"{redfish.cpu / bare.cpu:8.1f}")
     print(f"\n  {'of Redfish':>16}{'ms a node':>16}{'MiB more':>16}{'open files':>16}", end="")

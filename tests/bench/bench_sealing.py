@@ -46,14 +46,14 @@ def measure_values():
     place = "nodes.driver_info:6b4d6a0c-9a5c-4d1e-8a57-2f2d3c1b0a99"
     document = {"redfish_address": "https://10.0.0.1", "redfish_password": "secret"}
     stored = keyring.dumps(document, place)
-    for what, work in {
+    for action, work in {
         "write": lambda: keyring.dumps(document, place),
         "read": lambda: keyring.loads(stored, place),
     }.items():
         begin = time.process_time()
         for _ in range(VALUES):
             work()
-        print(f"{what}: {(time.process_time() - begin) / VALUES * 1e6:.1f} microseconds")
+        print(f"{action}: {(time.process_time() - begin) / VALUES * 1e6:.1f} microseconds")
 
 
 def measure(database, urls, nodes):
@@ -62,7 +62,7 @@ def measure(database, urls, nodes):
         name: prepared(url, nodes, **environ)
         for (name, environ), url in zip({"plain": {}, "sealed": KEY}.items(), urls, strict=True)
     }
-    for what, path in PATHS.items():
+    for label, path in PATHS.items():
         used = {name: [] for name in clients}
         for name, client in [*clients.items()] * ROUNDS:
             begin = time.process_time()
@@ -71,7 +71,7 @@ def measure(database, urls, nodes):
             used[name].append((time.process_time() - begin) / REQUESTS * 1000)
         plain, sealed = (min(values) for values in used.values())
         print(
-            f"{database}, {what}: {plain:.1f} ms plain, {sealed:.1f} ms sealed,"
+            f"{database}, {label}: {plain:.1f} ms plain, {sealed:.1f} ms sealed,"
             f" {(sealed / plain - 1) * 100:+.1f} %"
         )
 

@@ -160,9 +160,9 @@ def row(number, port):
 
 
 def swept(runtime, size):
-    before, started = os.times(), time.monotonic()
+    start_times, started = os.times(), time.monotonic()
     counts = sensor_sweep.sweep(runtime, "c-1")
-    seconds, after = time.monotonic() - started, os.times()
+    seconds, end_times = time.monotonic() - started, os.times()
     assert size == counts["read"], counts
-    cpu = after.user + after.system - before.user - before.system
+    cpu = end_times.user + end_times.system - start_times.user - start_times.system
     return Swept(cpu, seconds)

@@ -68,42 +68,42 @@ def measure(kind, fleet, server, nodes):
         for watchers in (0, WATCHERS):
             with watching(fleet.url, watchers) as received:
                 time.sleep(SETTLED)
-                before, began, at = used(), time.monotonic(), received[:]
+                baseline, began, at = used(), time.monotonic(), received[:]
                 serving = cpu.of_processes(cpu.family(fleet.pids()["api"]))
                 work()
                 took = time.monotonic() - began
-                spent = used() - before
+                spent = used() - baseline
                 events, size = (now - then for now, then in zip(received, at, strict=True))
                 costs[watchers] = spent
-                more = cpu.of_processes(cpu.family(fleet.pids()["api"])) - serving
-                of_api[watchers] = more / took * 100
+                api_seconds = cpu.of_processes(cpu.family(fleet.pids()["api"])) - serving
+                of_api[watchers] = api_seconds / took * 100
             print(
                 f"  {phase:15} {watchers:4} watchers: {spent:6.2f} CPU s in {took:5.1f} s,"
                 f" {spent / took * 100:6.2f} % of a core, {events / max(watchers, 1):7.1f} messages each"
             )
-        more = (costs[WATCHERS] - costs[0]) / took * 100
+        cost = (costs[WATCHERS] - costs[0]) / took * 100
         ratio = costs[WATCHERS] / costs[0]
         print(
-            f"  {phase:15} the watchers cost {more:.2f} % of a core; with / without {ratio:.2f};"
+            f"  {phase:15} the watchers cost {cost:.2f} % of a core; with / without {ratio:.2f};"
             f" in the API {of_api[WATCHERS] - of_api[0]:.2f} %"
         )
         if events:
-            each = int(size / took / WATCHERS)
+            rate = int(size / took / WATCHERS)
             print(
-                f"  {phase:15} each got {each:,} bytes a second, whose sending alone costs"
-                f" {floor(each):.2f} %"
+                f"  {phase:15} each got {rate:,} bytes a second, whose sending alone costs"
+                f" {floor(rate):.2f} %"
             )
         print()
 
 
 def live(fleet, nodes, verbs):
     """Take nodes through verbs, and delete them."""
-    made = fleet.create_nodes(nodes)
+    uuids = fleet.create_nodes(nodes)
     for verb, state in verbs.items():
-        fleet.provision(made, verb)
-        there = dict.fromkeys(made, state)
+        fleet.provision(uuids, verb)
+        there = dict.fromkeys(uuids, state)
         until(lambda there=there: fleet.states() == there, state, seconds=300, between=0.25)
-    for node in made:
+    for node in uuids:
         fleet.http.delete(f"{fleet.url}/v1/nodes/{node}", timeout=30).raise_for_status()
 
 
@@ -117,9 +117,9 @@ def floor(size):
         try:
             with watching(f"http://127.0.0.1:{listening.getsockname()[1]}", WATCHERS):
                 time.sleep(SETTLED)
-                before, began = cpu.of_processes([child.pid]), time.monotonic()
+                baseline, began = cpu.of_processes([child.pid]), time.monotonic()
                 time.sleep(BARE)
-                spent = cpu.of_processes([child.pid]) - before
+                spent = cpu.of_processes([child.pid]) - baseline
                 return spent / (time.monotonic() - began) * 100
         finally:
             child.kill()

@@ -15,13 +15,13 @@ class Process:
     """CPU time of a process, in seconds."""
 
     parent: int  # pid
-    own: float  # user and system
+    used: float  # user and system
     reaped: float  # of children that have ended
 
 
 def processes():
     """Return pid -> Process, of all running processes."""
-    found = {}
+    table = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
             # the fields after the name, which may contain anything, begin with field 3
@@ -29,21 +29,21 @@ def processes():
         except OSError:
             continue
         user, system, child_user, child_system = map(int, fields[11:15])
-        found[int(path.name)] = Process(
+        table[int(path.name)] = Process(
             int(fields[1]), (user + system) / TICKS, (child_user + child_system) / TICKS
         )
-    return found
+    return table
 
 
 def family(roots):
     """The pids of these processes and all their descendants."""
-    known, found = processes(), []
-    pids = [pid for pid in roots if pid in known]
+    table, members = processes(), []
+    pids = [pid for pid in roots if pid in table]
     while pids:
         pid = pids.pop()
-        found.append(pid)
-        pids += [child for child, process in known.items() if process.parent == pid]
-    return found
+        members.append(pid)
+        pids += [child for child, process in table.items() if process.parent == pid]
+    return members
 
 
 def of_processes(pids):
@@ -53,8 +53,8 @@ def of_processes(pids):
 
 def of_trees(roots):
     """Return the CPU seconds of these processes and all their descendants, including dead ones."""
-    known = processes()
-    return sum(known[pid].own + known[pid].reaped for pid in family(roots) if pid in known)
+    table = processes()
+    return sum(table[pid].used + table[pid].reaped for pid in family(roots) if pid in table)
 
 
 def of_roles(pids):
@@ -63,6 +63,6 @@ def of_roles(pids):
         "api": of_trees(pids["api"]),
         "conductors": of_trees(pids["conductors"].values()),
         "beat": of_trees(pids["beat"]),
-        "supervisor": processes()[pids["up"]].own,
+        "supervisor": processes()[pids["up"]].used,
         "redis": of_trees(pids["redis"]),
     }

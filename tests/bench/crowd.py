@@ -67,8 +67,8 @@ def running(crowd, site):
         yield tally
     finally:
         child.terminate()
-        found = mine.recv()
-        tally.statuses, tally.pending, tally.cpu = found.statuses, found.pending, found.cpu
+        copy = mine.recv()
+        tally.statuses, tally.pending, tally.cpu = copy.statuses, copy.pending, copy.cpu
         child.join(10)
         mine.close()
 
@@ -98,11 +98,11 @@ async def _repeat(crowd, site):
     clients = [asyncio.create_task(client(place)) for place in range(crowd.size)]
     await asyncio.wait((asyncio.create_task(ended.wait()), *clients), return_when="FIRST_COMPLETED")
     pending = tally.pending
-    for each in clients:
-        each.cancel()
-    for each in await asyncio.gather(*clients, return_exceptions=True):
-        if not isinstance(each, asyncio.CancelledError):
-            raise each
+    for task in clients:
+        task.cancel()
+    for outcome in await asyncio.gather(*clients, return_exceptions=True):
+        if not isinstance(outcome, asyncio.CancelledError):
+            raise outcome
     tally.pending, tally.cpu = pending, time.process_time() - began
     return tally
 
@@ -131,17 +131,17 @@ def _compute(share):
 @asynccontextmanager
 async def connected(site, source, buffer=None):
     """Connect from an address. buffer: bytes that the kernel receives ahead."""
-    made = socket.socket()
-    made.setblocking(False)
+    connection = socket.socket()
+    connection.setblocking(False)
     if buffer:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-    made.bind((source, 0))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    connection.bind((source, 0))
     try:
-        await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", site.port))
+        await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", site.port))
     except BaseException:
-        made.close()
+        connection.close()
         raise
-    reader, writer = await asyncio.open_connection(sock=made, limit=buffer or 1 << 16)
+    reader, writer = await asyncio.open_connection(sock=connection, limit=buffer or 1 << 16)
     try:
         yield reader, writer
     finally:

@@ -45,8 +45,10 @@ def main(names: list[str]) -> int:
     for line in report.lines():
         print(line)
     stale = [] if names else report.stale
-    for each in stale:
-        print(f"listed, but not seen: {each.request} | {each.what} | {each.ironic} | {each.ingot}")
+    for entry in stale:
+        print(
+            f"listed, but not seen: {entry.request} | {entry.part} | {entry.ironic} | {entry.ingot}"
+        )
     print(report.summary())
     return 1 if report.unlisted or stale else 0
 

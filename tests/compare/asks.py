@@ -71,14 +71,14 @@ def _cut(text: str) -> str:
 
 
 def _asking(method: str):
-    def ask(path: str, body: Any = None, at: str | None = NEWEST, **more: Any) -> Ask:
-        return Ask(method, path, body, at, **more)
+    def ask(path: str, body: Any = None, at: str | None = NEWEST, **attributes: Any) -> Ask:
+        return Ask(method, path, body, at, **attributes)
 
     return ask
 
 
 get, head, options = _asking("GET"), _asking("HEAD"), _asking("OPTIONS")
-post, put, patch, delete = (_asking(each) for each in ("POST", "PUT", "PATCH", "DELETE"))
+post, put, patch, delete = (_asking(method) for method in ("POST", "PUT", "PATCH", "DELETE"))
 
 
 def node(variable: str = "node", /, **fields: Any) -> Ask:
@@ -86,18 +86,18 @@ def node(variable: str = "node", /, **fields: Any) -> Ask:
     return post("/v1/nodes", {"driver": "fake-hardware", **fields}, save={variable: "uuid"})
 
 
-def verb(target: str, of: str = "node", **more: Any) -> Ask:
+def verb(target: str, of: str = "node", **fields: Any) -> Ask:
     """Request a verb, and wait for its result."""
     path = f"/v1/nodes/{{{of}}}"
-    return put(f"{path}/states/provision", {"target": target, **more}, settle=path)
+    return put(f"{path}/states/provision", {"target": target, **fields}, settle=path)
 
 
-def change(path: str, *operations: tuple[Any, ...], **more: Any) -> Ask:
+def change(path: str, *operations: tuple[Any, ...], **attributes: Any) -> Ask:
     """Send a patch of (op, path) or (op, path, value)."""
     document = [
         dict(zip(("op", "path", "value"), operation, strict=False)) for operation in operations
     ]
-    return patch(path, document, **more)
+    return patch(path, document, **attributes)
 
 
 def available(variable: str = "node", /, **fields: Any) -> list[Ask]:
@@ -122,7 +122,7 @@ def filled(part: Any, variables: Mapping[str, str]) -> Any:
     if isinstance(part, Mapping):
         return {filled(key, variables): filled(value, variables) for key, value in part.items()}
     if isinstance(part, list | tuple):
-        return [filled(each, variables) for each in part]
+        return [filled(item, variables) for item in part]
     return part
 
 

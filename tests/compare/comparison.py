@@ -49,15 +49,15 @@ class Answer:
     body: Any  # a JSON document, text, or None
 
     @classmethod
-    def unsent(cls, why: str) -> "Answer":
-        return cls(0, {}, why)
+    def unsent(cls, reason: str) -> "Answer":
+        return cls(0, {}, reason)
 
 
 @dataclass(frozen=True, order=True)
 class Difference:
     """One difference between two responses."""
 
-    what: str  # "status", "header NAME", or a path into the body
+    part: str  # "status", "header NAME", or a path into the body
     ironic: str
     ingot: str
 
@@ -67,34 +67,36 @@ class Difference:
 
 
 def answer(
-    status: int, headers: Mapping[str, str], data: bytes, base: str, known: Mapping[str, str]
+    status: int, headers: Mapping[str, str], data: bytes, base: str, variables: Mapping[str, str]
 ) -> Answer:
     """
     Make a response comparable.
 
-    base: the service's URL. known: variable -> value; values are replaced by their variables.
+    base: the service's URL. variables: name -> value; values are replaced by their variables.
     """
-    names = {value: name for name, value in known.items() if _UUID.fullmatch(value)}
-    secrets = {value: f"{{{name}}}" for name, value in known.items() if _SECRET.fullmatch(value)}
+    names = {value: name for name, value in variables.items() if _UUID.fullmatch(value)}
+    secrets = {
+        value: f"{{{name}}}" for name, value in variables.items() if _SECRET.fullmatch(value)
+    }
 
     def plain(text: str) -> str:
         text = secrets.get(text, text).replace(base, "<base>")
         text = _UUID.sub(lambda m: f"{{{names[m[0]]}}}" if m[0] in names else "<uuid>", text)
         return _TIME.sub(_time_shape, text)
 
-    kept = {
+    compared_headers = {
         name.lower(): plain(value) for name, value in headers.items() if name.lower() not in IGNORED
     }
-    if "allow" in kept:
-        methods = set(kept["allow"].replace(" ", "").split(","))
-        kept["allow"] = ", ".join(sorted(methods - EVERYWHERE))
-    return Answer(status, kept, _body(data, plain))
+    if "allow" in compared_headers:
+        methods = set(compared_headers["allow"].replace(" ", "").split(","))
+        compared_headers["allow"] = ", ".join(sorted(methods - EVERYWHERE))
+    return Answer(status, compared_headers, _body(data, plain))
 
 
-def _time_shape(found: re.Match[str]) -> str:
+def _time_shape(match: re.Match[str]) -> str:
     """Shape of a time: which of its optional parts it has."""
-    fraction = f".{'0' * (len(found[1]) - 1)}" if found[1] else ""
-    return f"<time{fraction}{found[2] or ''}>"
+    fraction = f".{'0' * (len(match[1]) - 1)}" if match[1] else ""
+    return f"<time{fraction}{match[2] or ''}>"
 
 
 def _body(data: bytes, plain: Any) -> Any:
@@ -135,12 +137,12 @@ def _each(part: Any, plain: Any) -> Any:
     if isinstance(part, str):
         return plain(part)
     if isinstance(part, dict):
-        each = {plain(key): _each(value, plain) for key, value in part.items()}
-        if isinstance(each.get("next"), str):
-            each["next"] = _parts(each["next"])
-        return each
+        document = {plain(key): _each(value, plain) for key, value in part.items()}
+        if isinstance(document.get("next"), str):
+            document["next"] = _parts(document["next"])
+        return document
     if isinstance(part, list):
-        return [_each(each, plain) for each in part]
+        return [_each(item, plain) for item in part]
     return part
 
 
@@ -158,16 +160,16 @@ def differences(theirs: Answer, ours: Answer, *, prose: bool = False) -> list[Di
     """
     if theirs.status != ours.status:
         return [Difference("status", _status(theirs), _status(ours))]
-    found = [
+    header_differences = [
         Difference(f"header {name}", _value(name, theirs), _value(name, ours))
         for name in sorted(theirs.headers.keys() | ours.headers.keys())
         if _header(name, theirs) != _header(name, ours)
     ]
     unique: dict[str, Difference] = {}
-    for each in _differing("", theirs.body, ours.body):
-        if not (prose and each.both_texts):
-            unique.setdefault(each.what, each)
-    return [*found, *unique.values()]
+    for difference in _differing("", theirs.body, ours.body):
+        if not (prose and difference.both_texts):
+            unique.setdefault(difference.part, difference)
+    return [*header_differences, *unique.values()]
 
 
 def _status(one: Answer) -> str:
@@ -202,7 +204,7 @@ def _differing(path: str, theirs: Any, ours: Any) -> Iterator[Difference]:  # no
                 i for i, (one, other) in enumerate(zip(mine, yours, strict=True)) if one != other
             )
             yield Difference(f"order of {place}", _json(mine[at:]), _json(yours[at:]))
-        for key in (*theirs, *(each for each in ours if each not in theirs)):
+        for key in (*theirs, *(member for member in ours if member not in theirs)):
             inner = f"{path}.{key}" if path else str(key)
             if key not in ours:
                 yield Difference(inner, _json(theirs[key]), ABSENT)
@@ -217,7 +219,7 @@ def _differing(path: str, theirs: Any, ours: Any) -> Iterator[Difference]:  # no
         if (mine := _identities(theirs)) is not None and (yours := _identities(ours)) is not None:
             if [*mine] != [*yours]:
                 yield Difference(place, _json([*mine]), _json([*yours]))
-            pairs = ((mine[each], yours[each]) for each in mine if each in yours)
+            pairs = ((mine[identity], yours[identity]) for identity in mine if identity in yours)
         elif len(theirs) != len(ours):
             yield Difference(place, _json(theirs), _json(ours))
         for one, other in pairs:
@@ -239,8 +241,8 @@ def says(text: str, words: str) -> bool:
     expected = _LISTED.split(words.lower().partition("\n")[0])[0]
     runs = (re.findall(r"[a-z]+", run) for run in _QUOTED.split(expected))
     patterns = [rf"\b{' '.join(run)}\b" for run in runs if run]
-    found = " ".join(re.findall(r"[a-z]+", text.lower()))
-    return re.search(".*".join(patterns), found) is not None
+    plain_text = " ".join(re.findall(r"[a-z]+", text.lower()))
+    return re.search(".*".join(patterns), plain_text) is not None
 
 
 def _identities(items: list[Any]) -> dict[str, Any] | None:

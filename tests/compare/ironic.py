@@ -76,8 +76,8 @@ class NotInstalled(Exception):
 def install() -> Path:
     """Install Ironic if necessary; return the directory of its programs. Raises NotInstalled."""
     programs = HOME / RELEASE / "bin"
-    done = HOME / RELEASE / "installed-with-pymysql"
-    if done.exists():
+    marker = HOME / RELEASE / "installed-with-pymysql"
+    if marker.exists():
         return programs
     print(f"installing ironic {RELEASE} into {HOME / RELEASE}: some minutes", file=sys.stderr)
     pip = [programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -87,7 +87,7 @@ def install() -> Path:
     ):
         if subprocess.run(command, check=False).returncode:
             raise NotInstalled(f"{command[-1]} could not be installed")
-    done.touch()
+    marker.touch()
     return programs
 
 

@@ -47,7 +47,7 @@ def main() -> None:
     CONF([], project="ironic", default_config_files=[sys.argv[1]])
     db = api.get_instance()
     chassis = db.create_chassis({"uuid": uuid(1), "description": "rack 1", "extra": {"row": 3}})
-    made = {}
+    nodes = {}
     for number, state in enumerate((*STABLE, *BUSY), 100):
         node = db.create_node({
             "uuid": uuid(number),
@@ -86,11 +86,11 @@ def main() -> None:
             **INTERFACES,
         })  # fmt: skip
         _parts(db, node, number, associated=state == states.ACTIVE)
-        made[state] = node.uuid
+        nodes[state] = node.uuid
     _resources(db)
     db.register_conductor({"hostname": "rack-1", "drivers": ["fake-hardware"]})
     db.unregister_conductor("rack-1")
-    print(json.dumps(made))
+    print(json.dumps(nodes))
 
 
 def _parts(db: api.Connection, node: object, number: int, *, associated: bool) -> None:
@@ -134,12 +134,12 @@ def _parts(db: api.Connection, node: object, number: int, *, associated: bool) -
         "project": "project-1", "state": node.provision_state,
     })  # fmt: skip
     if associated:
-        found = db.create_allocation({
+        allocation = db.create_allocation({
             "uuid": node.instance_uuid, "name": "for-me", "state": "allocating",
             "resource_class": "baremetal", "traits": ["CUSTOM_GPU"], "owner": "project-1",
         })  # fmt: skip
         db.update_node(node.id, {"instance_uuid": None})
-        db.update_allocation(found.id, {"node_id": node.id, "state": "active"})
+        db.update_allocation(allocation.id, {"node_id": node.id, "state": "active"})
 
 
 def _resources(db: api.Connection) -> None:

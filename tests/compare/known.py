@@ -37,15 +37,15 @@ class Known:
 
     reason: str
     request: str
-    what: str
+    part: str
     ironic: str
     ingot: str
-    why: str
+    explanation: str
 
     def covers(self, label: str, difference: Difference) -> bool:
         return (
             _matches(self.request, label)
-            and _matches(self.what, difference.what)
+            and _matches(self.part, difference.part)
             and _matches(self.ironic, difference.ironic)
             and _matches(self.ingot, difference.ingot)
         )

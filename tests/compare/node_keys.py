@@ -37,9 +37,9 @@ def keys(source: str) -> Iterator[tuple[str, str]]:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(keys=listed)) if (
                 "PROPERTIES" in name
             ):
-                for each in listed:
-                    if isinstance(each, ast.Constant) and isinstance(each.value, str):
-                        yield "driver_info", each.value
+                for element in listed:
+                    if isinstance(element, ast.Constant) and isinstance(element.value, str):
+                        yield "driver_info", element.value
                 continue
             case _:
                 continue
@@ -61,12 +61,12 @@ def _name(owner: ast.expr) -> str:
 
 
 def main(directory: str) -> None:
-    found = defaultdict(set)
+    table = defaultdict(set)
     for path in Path(directory).rglob("*.py"):
         if "tests" not in path.parts:
             for field, key in keys(path.read_text()):
-                found[field].add(key)
-    for field, names in sorted(found.items()):
+                table[field].add(key)
+    for field, names in sorted(table.items()):
         print(f"{field}: {' '.join(sorted(names))}")
 
 

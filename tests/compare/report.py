@@ -23,16 +23,16 @@ class Finding:
 class Report:
     """All findings, by whether the known differences cover them."""
 
-    known: Sequence[Known]
+    entries: Sequence[Known]
     counts: Counter[str] = field(default_factory=Counter)
     unlisted: list[Finding] = field(default_factory=list)
-    seen: set[Known] = field(default_factory=set)
+    matches: set[Known] = field(default_factory=set)
 
     def add(self, finding: Finding) -> None:
         """Count a request."""
         self.counts["sent"] += 1
         self.counts["in other words"] += any(
-            difference.what == WORDS for difference in finding.differences
+            difference.part == WORDS for difference in finding.differences
         )
         unlisted = [
             difference
@@ -41,20 +41,20 @@ class Report:
         ]
         if unlisted:
             self.unlisted.append(Finding(finding.table, finding.label, unlisted))
-        more = [
+        other_differences = [
             difference for difference in finding.differences if not _is_added_header(difference)
         ]
-        self.counts["unlisted" if unlisted else "listed" if more else "equal"] += 1
+        self.counts["unlisted" if unlisted else "listed" if other_differences else "equal"] += 1
 
     def _is_known(self, label: str, difference: Difference) -> bool:
-        covering = [each for each in self.known if each.covers(label, difference)]
-        self.seen.update(covering)
+        covering = [entry for entry in self.entries if entry.covers(label, difference)]
+        self.matches.update(covering)
         return bool(covering)
 
     @property
     def stale(self) -> list[Known]:
         """Known differences that no request had."""
-        return [each for each in self.known if each not in self.seen]
+        return [entry for entry in self.entries if entry not in self.matches]
 
     def lines(self) -> Iterator[str]:
         """Yield the differences that are not listed, as text."""
@@ -65,7 +65,7 @@ class Report:
                 yield f"== {table}"
             yield finding.label
             for difference in finding.differences:
-                yield f"    {difference.what}: Ironic {difference.ironic}, Ingot {difference.ingot}"
+                yield f"    {difference.part}: Ironic {difference.ironic}, Ingot {difference.ingot}"
 
     def summary(self) -> str:
         """One line of counts."""
@@ -79,4 +79,4 @@ class Report:
 
 
 def _is_added_header(difference: Difference) -> bool:
-    return difference.what.startswith("header ") and difference.ironic == ABSENT
+    return difference.part.startswith("header ") and difference.ironic == ABSENT

@@ -33,7 +33,7 @@ class Service:
     def run(self, table: Sequence[Ask]) -> list[Answer]:
         """Send a table of requests, and clean up; return the responses."""
         self._known = {}
-        answers = [self._ask(each) for each in table]
+        answers = [self._ask(ask) for ask in table]
         self._clean()
         return answers
 
@@ -46,10 +46,10 @@ class Service:
         status, headers, data = self._send(ask.method, path, body, ask.version, ask.headers)
         if status < 400 and ask.save:
             document = json.loads(data)
-            for name, where in ask.save.items():
-                found = _found(document, where)
-                if found is not None:
-                    self._known[name] = found
+            for name, place in ask.save.items():
+                value = _found(document, place)
+                if value is not None:
+                    self._known[name] = value
         if ask.settle and status < 400:
             self._settle(filled(ask.settle, self._known))
         return answer(status, headers, data, self._url, self._known)
@@ -63,24 +63,30 @@ class Service:
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, dict[str, str], bytes]:
         # an address of a client's own: of a trusted proxy's, an agent gets no token again
-        sent = {"Accept": "application/json", "X-Forwarded-For": "192.0.2.1", **(headers or {})}
+        request_headers = {
+            "Accept": "application/json",
+            "X-Forwarded-For": "192.0.2.1",
+            **(headers or {}),
+        }
         if version is not None:
-            sent[VERSION] = version
+            request_headers[VERSION] = version
         data = None
         if isinstance(body, Raw):
             data = body.data
             if body.type is not None:
-                sent["Content-Type"] = body.type
+                request_headers["Content-Type"] = body.type
         elif body is not None:
             data = json.dumps(body).encode()
-            sent["Content-Type"] = "application/json"
+            request_headers["Content-Type"] = "application/json"
         elif method in ("POST", "PUT", "PATCH"):
-            sent["Content-Length"] = "0"
+            request_headers["Content-Length"] = "0"
         connection = http.client.HTTPConnection(self._url.rpartition("/")[2], timeout=PATIENCE)
         try:
             # a service may refuse a body by its length without reading it; the response is there
             with suppress(BrokenPipeError):
-                connection.request(method, quote(path, safe="/?&=%:,;.~{}@+-_*'()!"), data, sent)
+                connection.request(
+                    method, quote(path, safe="/?&=%:,;.~{}@+-_*'()!"), data, request_headers
+                )
             response = connection.getresponse()
             return response.status, dict(response.getheaders()), response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -117,8 +123,8 @@ class Service:
         self._send("DELETE", path)
 
 
-def _found(document: Any, where: str) -> str | None:
-    for key in where.split("."):
+def _found(document: Any, place: str) -> str | None:
+    for key in place.split("."):
         if isinstance(document, list):
             if len(document) <= int(key):
                 return None

@@ -28,18 +28,18 @@ def handlers(source):
     functions = [
         node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
-    seen = {}
+    owners = {}
     for function in functions:  # the innermost one is walked last
         for node in ast.walk(function):
             if isinstance(node, ast.ExceptHandler) and is_broad(node.type):
-                seen[node] = function.name
+                owners[node] = function.name
             if (
                 isinstance(node, ast.Call)
                 and name_of(node.func) == "suppress"
                 and any(map(is_broad, node.args))
             ):
-                seen[node] = function.name
-    yield from ((name, node) for node, name in seen.items())
+                owners[node] = function.name
+    yield from ((name, node) for node, name in owners.items())
 
 
 def name_of(node):
@@ -50,7 +50,7 @@ def is_broad(caught):
     """Whether a clause catches all exceptions, alone or in a tuple."""
     if caught is None:
         return True
-    return any(name_of(each) in BROAD for each in getattr(caught, "elts", [caught]))
+    return any(name_of(element) in BROAD for element in getattr(caught, "elts", [caught]))
 
 
 def leaves_a_trace(handler):
@@ -71,11 +71,11 @@ def silent(source, path):
 
 
 def test_every_handler_of_all_exceptions_leaves_a_trace():
-    found = set()
+    silent_handlers = set()
     for folder in ("app", "workers", "drivers"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            found |= silent(path.read_text(), str(path.relative_to(ROOT)))
-    assert set(REASONS) == found
+            silent_handlers |= silent(path.read_text(), str(path.relative_to(ROOT)))
+    assert set(REASONS) == silent_handlers
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def is_part(path, name):
 
 
 def reason(path):
-    return next((why for name, why in ALLOWED.items() if is_part(path, name)), None)
+    return next((explanation for name, explanation in ALLOWED.items() if is_part(path, name)), None)
 
 
 def test_no_other_module_reads_a_wall_clock():

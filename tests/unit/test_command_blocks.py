@@ -88,14 +88,14 @@ def test_rows_of_the_tables_are_about_commands_of_their_pages():
 
 
 def test_the_tests_that_excuse_commands_exist():
-    matches = [re.match(r"tests/\S+\.py", why) for why in NOT_TYPED.values()]
+    matches = [re.match(r"tests/\S+\.py", reason) for reason in NOT_TYPED.values()]
     paths = [match[0] for match in matches if match]
     assert 5 < len(paths)
     assert [] == [path for path in paths if not (ROOT / path).exists()]
 
 
 @pytest.mark.parametrize(
-    ("shown", "output", "alike"),
+    ("example", "output", "alike"),
     [
         ("240 nodes in 26 waves", "3 nodes  in\n1 waves\n", True),
         ("240 nodes in 26 waves", "1 node in 1 wave\n", True),
@@ -106,8 +106,8 @@ def test_the_tests_that_excuse_commands_exist():
         ("wave 2: r1-u4, ...", "wave 2: r1-u4, r1-u5", True),
     ],
 )
-def test_shown_output_resembles_the_output_but_for_numbers(shown, output, alike):
-    assert alike == resembles(shown, output)
+def test_shown_output_resembles_the_output_but_for_numbers(example, output, alike):
+    assert alike == resembles(example, output)
 
 
 def test_sessions_and_scripts_are_split_into_commands(tmp_path, monkeypatch):

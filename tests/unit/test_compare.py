@@ -11,8 +11,8 @@ from tests.compare.tables import TABLES
 NODE = "0b7c2f4e-1111-4222-8333-444455556666"
 
 
-def answer(body=b"", status=200, base="http://127.0.0.1:1", known=None, **headers):
-    return comparison.answer(status, headers, body, base, known or {})
+def answer(body=b"", status=200, base="http://127.0.0.1:1", variables=None, **headers):
+    return comparison.answer(status, headers, body, base, variables or {})
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_expected_differences_do_not_count(theirs, ours):
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "found"),
+    ("theirs", "ours", "difference"),
     [
         (b'{"a": 1}', b'{"a": "1"}', Difference("a", "1", '"1"')),
         (b'{"a": 1}', b"{}", Difference("a", "1", "absent")),
@@ -56,8 +56,8 @@ def test_expected_differences_do_not_count(theirs, ours):
          Difference("error", '"handler Client"', '"not encoded"')),
     ],
 )  # fmt: skip
-def test_fields_types_values_and_the_shapes_of_errors_count(theirs, ours, found):
-    assert [found] == differences(answer(theirs), answer(ours))
+def test_fields_types_values_and_the_shapes_of_errors_count(theirs, ours, difference):
+    assert [difference] == differences(answer(theirs), answer(ours))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_methods_that_every_route_supports_do_not_count():
 
 
 def test_a_missing_item_of_a_list_counts():
-    theirs = answer(f'[{{"uuid": "{NODE}"}}]'.encode(), known={"node": NODE})
+    theirs = answer(f'[{{"uuid": "{NODE}"}}]'.encode(), variables={"node": NODE})
     assert [Difference("body", '["{node}"]', "[]")] == differences(theirs, answer(b"[]"))
 
 
@@ -151,7 +151,7 @@ def test_a_report_shows_unlisted_differences_and_unused_entries():
         " without; 0 are errors in other words" == report.summary()
     )
     assert ["== t", "GET /v1/nodes", "    a: Ironic 1, Ingot 2"] == list(report.lines())
-    assert ['* {"a": "x|y"}'] == [each.request for each in report.stale]
+    assert ['* {"a": "x|y"}'] == [entry.request for entry in report.stale]
 
 
 def test_the_page_of_known_differences_can_be_read():

@@ -32,7 +32,7 @@ OURS = [name for name, service in SERVICES.items() if "build" in service]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def secrets_folder(tmp_path_factory):
     """The folder of the secrets that the script makes, in a copy."""
     copy = tmp_path_factory.mktemp("made") / "compose"
     shutil.copytree(ROOT / "compose", copy, ignore=shutil.ignore_patterns("secrets", ".env"))
@@ -41,11 +41,14 @@ def made(tmp_path_factory):
     return copy / "secrets"
 
 
-def environment(name, made):
+def environment(name, secrets_folder):
     """All variables of a service of ours, with the paths of its secrets on this machine."""
-    given = {name: value for name, value in EXAMPLE.items() if name.startswith("INGOT_")}
-    given |= SERVICES[name]["environment"]
-    return {key: str(value).replace("/run/secrets", str(made)) for key, value in given.items()}
+    variables = {name: value for name, value in EXAMPLE.items() if name.startswith("INGOT_")}
+    variables |= SERVICES[name]["environment"]
+    return {
+        key: str(value).replace("/run/secrets", str(secrets_folder))
+        for key, value in variables.items()
+    }
 
 
 def test_each_role_has_its_service():
@@ -60,56 +63,56 @@ def test_the_command_of_each_service_is_one_of_ours(name):
     options = [word for word in words if word.startswith("-")]
     for word in words[: len(words) - len(options)]:
         command = command.commands[word]
-    assert set(options) <= {option for known in command.params for option in known.opts}
+    assert set(options) <= {option for parameter in command.params for option in parameter.opts}
     whole = getattr(command, "invoke_without_command", True)
     assert whole, f"{words} is not a whole command"
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_variable_is_a_setting_with_a_valid_value(name, made):
-    settings = load(environment(name, made))
+def test_every_variable_is_a_setting_with_a_valid_value(name, secrets_folder):
+    settings = load(environment(name, secrets_folder))
     assert () == settings.warnings
     if name == "files":
         assert "" == settings.broker.url == settings.database.connection
         return
     user, of_role = ("ingot", "") if name == "migrate" else (f"ingot_{name}", f"_{name}")
-    password = (made / f"postgres_password{of_role}").read_text()
+    password = (secrets_folder / f"postgres_password{of_role}").read_text()
     assert f"postgresql://{user}:{password}@postgres:5432/ingot" == settings.database.connection
     assert master_keys.masters_of(Path(settings.database.secrets_key_file).read_text())
     if name != "migrate":
-        password = (made / f"redis_password_{name}").read_text()
+        password = (secrets_folder / f"redis_password_{name}").read_text()
         assert f"redis://{name}:{password}@redis:6379/0" == settings.broker.url
 
 
-def test_each_role_has_its_own_credentials_and_no_others(made):
+def test_each_role_has_its_own_credentials_and_no_others(secrets_folder):
     """A role mounts the secrets that its variables name."""
     for name, service in SERVICES.items():
         text = json.dumps(service)
         if name == "postgres":
             users = (ROOT / "compose/postgres-users.sh").read_text()
             text += "".join(users.replace("$role", role) for role in USERS)
-        named = set(re.findall(r"/run/secrets/(\w+)", text))
-        assert named == set(service.get("secrets", [])), name
-        assert named <= set(COMPOSE["secrets"])
+        secrets = set(re.findall(r"/run/secrets/(\w+)", text))
+        assert secrets == set(service.get("secrets", [])), name
+        assert secrets <= set(COMPOSE["secrets"])
     assert "secrets" not in SERVICES["files"]
     brokers = [
-        each
+        secret_name
         for name in SERVICES
-        for each in SERVICES[name].get("secrets", [])
-        if "redis_url" in each
+        for secret_name in SERVICES[name].get("secrets", [])
+        if "redis_url" in secret_name
     ]
     assert len(brokers) == len(set(brokers)) == 4
     databases = [
-        each
+        secret_name
         for name in OURS
-        for each in SERVICES[name].get("secrets", ())
-        if "database_url" in each
+        for secret_name in SERVICES[name].get("secrets", ())
+        if "database_url" in secret_name
     ]
     assert len(databases) == len(set(databases)) == 4
     for secret in COMPOSE["secrets"].values():
-        assert (made.parent / secret["file"]).is_file()
-    assert 0o700 == stat.S_IMODE(made.stat().st_mode)
-    passwords = [path.read_text() for path in made.glob("*password*")]
+        assert (secrets_folder.parent / secret["file"]).is_file()
+    assert 0o700 == stat.S_IMODE(secrets_folder.stat().st_mode)
+    passwords = [path.read_text() for path in secrets_folder.glob("*password*")]
     assert len(passwords) == len(set(passwords)) == 10
     assert min(map(len, passwords)) >= 32
 
@@ -142,20 +145,23 @@ def test_a_service_has_no_more_rights_than_it_needs(name):
     }.get(name, [])
 
 
-def test_the_passwords_of_redis_are_those_of_its_users(made):
+def test_the_passwords_of_redis_are_those_of_its_users(secrets_folder):
     users = {
-        line.split()[1]: line.split() for line in (made / "redis_users").read_text().splitlines()
+        line.split()[1]: line.split()
+        for line in (secrets_folder / "redis_users").read_text().splitlines()
     }
     assert {"default", "health", "api", "conductor", "beat", "flower"} == set(users)
     for name in set(users) - {"default", "health"}:
-        password = (made / f"redis_password_{name}").read_bytes()
+        password = (secrets_folder / f"redis_password_{name}").read_bytes()
         assert f"#{hashlib.sha256(password).hexdigest()}" in users[name]
     assert ["on", "nopass", "resetkeys", "resetchannels", "-@all", "+ping"] == users["health"][2:]
 
 
-def test_redis_may_replay_the_transactions_of_its_file_and_no_client_logs_in_as_default(made):
+def test_redis_may_replay_the_transactions_of_its_file_and_no_client_logs_in_as_default(
+    secrets_folder,
+):
     """Redis before 8.4 checks the transactions of its file against the rights of that user."""
-    users = (made / "redis_users").read_text().splitlines()
+    users = (secrets_folder / "redis_users").read_text().splitlines()
     assert "user default off resetchannels ~* +@all" in users
 
 
@@ -174,15 +180,17 @@ def test_every_reference_is_in_the_example():
 
 def test_every_image_is_pinned():
     dockerfile = (ROOT / "compose/Dockerfile").read_text()
-    given = [service["image"] for service in SERVICES.values()]
-    given += [SERVICES[name]["build"]["args"]["PYTHON_IMAGE"] for name in OURS]
-    images = dict(re.findall(r"\$\{(\w+):-(\S+)\}", " ".join(given)))
+    references = [service["image"] for service in SERVICES.values()]
+    references += [SERVICES[name]["build"]["args"]["PYTHON_IMAGE"] for name in OURS]
+    images = dict(re.findall(r"\$\{(\w+):-(\S+)\}", " ".join(references)))
     assert images == {name: image for name, image in EXAMPLE.items() if name.endswith("_IMAGE")}
     assert f"ARG PYTHON_IMAGE={images['PYTHON_IMAGE']}\n" in dockerfile
     bases = set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE))
     assert {"${PYTHON_IMAGE}", "scratch"} == bases
-    assert [] == [each for each in images.values() if not re.search(r":v?\d+\.\d+(\.\d+)?", each)]
-    ours = {each for each in given if not each.startswith("$")}
+    assert [] == [
+        image for image in images.values() if not re.search(r":v?\d+\.\d+(\.\d+)?", image)
+    ]
+    ours = {reference for reference in references if not reference.startswith("$")}
     version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert {f"ingot:{version[1]}"} == ours
 
@@ -272,7 +280,7 @@ def test_a_role_writes_only_where_its_container_lets_it():
         writable += [
             text.split(":")[1] for text in service.get("volumes", ()) if not text.endswith(":ro")
         ]
-        assert [each for each in writable if Path(folder).is_relative_to(each)], name
+        assert [place for place in writable if Path(folder).is_relative_to(place)], name
 
 
 def test_two_beats_run_and_logs_and_memory_are_limited():

@@ -38,8 +38,8 @@ PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 def blocks(page):
     """file name -> text, of the code blocks whose first line is a file name."""
     text = (ROOT / page).read_text()
-    found = re.findall(r"```\w+\n# (\S+)\n(.*?)```", text, re.DOTALL)
-    return dict(found)
+    matches = re.findall(r"```\w+\n# (\S+)\n(.*?)```", text, re.DOTALL)
+    return dict(matches)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def installed(tmp_path, monkeypatch):
     lines = [
         line
         for group, entries in project["entry-points"].items()
-        for line in (f"[{group}]", *(f"{name} = {where}" for name, where in entries.items()))
+        for line in (f"[{group}]", *(f"{name} = {target}" for name, target in entries.items()))
     ]
     (about / "entry_points.txt").write_text("\n".join(lines))
     modules = [name.removesuffix(".py") for name in files if name.endswith(".py")]
@@ -170,7 +170,7 @@ def test_links_resolve(page):
 
 
 def test_every_setting_that_is_named_exists():
-    known = {str(option) for option in options.options(Settings)}
+    option_names = {str(option) for option in options.options(Settings)}
     variables = {option.variable for option in options.options(Settings)} | loading.NOT_SETTINGS
     variables |= {
         option.file_variable for option in options.options(Settings) if option.about.secret
@@ -178,14 +178,14 @@ def test_every_setting_that_is_named_exists():
     for page in PAGES:
         text = page.read_text()
         past = REMOVED_OPTIONS if page.name in ("settings.md", "CHANGELOG.md") else set()
-        assert set(re.findall(r"\[\w+\][a-z0-9_]+", text)) <= known | past | FORMERLY, page
+        assert set(re.findall(r"\[\w+\][a-z0-9_]+", text)) <= option_names | past | FORMERLY, page
         assert set(re.findall(r"`(INGOT_[A-Z_]+[A-Z])\b", text)) <= variables | SHAPES, page
 
 
 def section(page, heading):
     """The text of a page under a heading, in one line."""
-    _, _, rest = (ROOT / page).read_text().partition(f"## {heading}\n")
-    return " ".join(rest.partition("\n## ")[0].split())
+    _, _, text = (ROOT / page).read_text().partition(f"## {heading}\n")
+    return " ".join(text.partition("\n## ")[0].split())
 
 
 def test_the_page_of_cleaning_names_each_setting_that_decides_what_is_cleaned():
@@ -265,8 +265,8 @@ def test_every_event_of_the_log_that_is_named_is_logged():
         for folder in ("app", "workers", "drivers")
         for path in (ROOT / folder).rglob("*.py")
     )
-    _, _, rest = (ROOT / "docs/operations.md").read_text().partition("## What the logs say")
-    rows = re.findall(r"^\| (`.*?) \|", rest.partition("\n## ")[0], re.MULTILINE)
+    _, _, text = (ROOT / "docs/operations.md").read_text().partition("## What the logs say")
+    rows = re.findall(r"^\| (`.*?) \|", text.partition("\n## ")[0], re.MULTILINE)
     events = [event for row in rows for event in re.findall(r"`([a-z_]+\.[a-z_]+)`", row)]
     assert len(events) > 10
     for event in events:
@@ -315,9 +315,9 @@ def test_a_change_in_the_generated_part_of_a_page_is_noticed_and_the_rest_is_lef
 
 def test_the_tests_that_the_specs_page_names_exist():
     files = specs_page.files()
-    named = [test.split("::") for demand in specs_page.demands() for test in demand.tests]
-    assert 60 < len(named)
-    for short, test in named:
+    test_names = [test.split("::") for demand in specs_page.demands() for test in demand.tests]
+    assert 60 < len(test_names)
+    for short, test in test_names:
         assert f"def {test}(" in (ROOT / files[short]).read_text(), f"{short}::{test}"
 
 
@@ -380,7 +380,7 @@ def test_features_of_vendors_are_those_of_marked_tests(tmp_path):
 
 
 def test_a_feature_without_a_test_is_not_in_the_table(monkeypatch):
-    kept = [proof for proof in vendor_features.proofs() if proof.vendor != "Cisco"]
-    monkeypatch.setattr(vendor_features, "proofs", lambda: kept)
+    proofs = [proof for proof in vendor_features.proofs() if proof.vendor != "Cisco"]
+    monkeypatch.setattr(vendor_features, "proofs", lambda: proofs)
     row = next(line for line in vendor_features.features() if line.startswith("| Cisco"))
     assert "yes" not in row

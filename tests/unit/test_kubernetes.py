@@ -58,12 +58,12 @@ def render(tools, tmp_path_factory):
             values = tmp_path_factory.mktemp("values") / "values.yaml"
             values.write_text(yaml.safe_dump(VARIANTS[variant]))
             for words in (("lint", "--strict", CHART), ("template", "site", CHART)):
-                done = subprocess.run(
+                process = subprocess.run(
                     [tools / "helm", *words, "--values", values], check=False, timeout=60,
                     capture_output=True, text=True,
                 )  # fmt: skip
-                assert 0 == done.returncode, done.stdout + done.stderr
-            rendered[variant] = [item for item in yaml.safe_load_all(done.stdout) if item]
+                assert 0 == process.returncode, process.stdout + process.stderr
+            rendered[variant] = [item for item in yaml.safe_load_all(process.stdout) if item]
         return rendered[variant]
 
     return resources
@@ -72,12 +72,12 @@ def render(tools, tmp_path_factory):
 @pytest.fixture
 def resource(render):
     def find(kind, name, variant="default"):
-        (found,) = (
+        (document,) = (
             item
             for item in render(variant)
             if (item["kind"], item["metadata"]["name"]) == (kind, f"site-{name}")
         )
-        return found
+        return document
 
     return find
 
@@ -112,9 +112,9 @@ def test_an_unknown_field_is_noticed(tools, render):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_each_container_runs_a_command_of_ours_with_valid_settings(render, variant, tmp_path):
     (tmp_path / "secret").write_text("redis://:pw@redis")
-    found = containers(render(variant))
-    assert {*ROLES, "migration", "admin"} == set(found)
-    for name, container in found.items():
+    all_containers = containers(render(variant))
+    assert {*ROLES, "migration", "admin"} == set(all_containers)
+    for name, container in all_containers.items():
         environ = {
             variable: str(tmp_path / "secret") if value.startswith("/run/secrets") else value
             for variable, value in variables(container).items()
@@ -128,7 +128,7 @@ def test_each_container_runs_a_command_of_ours_with_valid_settings(render, varia
             if not word.startswith("-"):
                 command = command.commands[word]
             else:
-                assert word in {option for known in command.params for option in known.opts}
+                assert word in {option for parameter in command.params for option in parameter.opts}
 
 
 def test_each_role_has_its_own_credentials_and_no_others(render):
@@ -248,13 +248,13 @@ def test_the_first_user_is_made_by_commands_that_exist(tools, tmp_path):
     (chart / "templates/notes.yaml").write_text(
         "notes: |\n" + re.sub("^", "  ", notes, flags=re.MULTILINE)
     )
-    shown = subprocess.run(
+    output = subprocess.run(
         [tools / "helm", "template", "site", chart, "--show-only", "templates/notes.yaml"],
         check=True, capture_output=True, text=True, timeout=60,
     ).stdout  # fmt: skip
-    commands = re.findall(r"-- ingot (.*)$", shown, re.MULTILINE)
+    commands = re.findall(r"-- ingot (.*)$", output, re.MULTILINE)
     assert ["user create ann", "role grant admin --user ann --system"] == commands
-    assert "deployment/site-admin" in shown
+    assert "deployment/site-admin" in output
 
 
 #: A command that changes a cluster -> the one that does all but that, without a cluster.
@@ -277,15 +277,15 @@ def test_helm_and_kubectl_accept_the_commands_of_the_page(tools, tmp_path):
         ROOT / "compose", tmp_path / "compose", ignore=shutil.ignore_patterns("secrets", ".env")
     )
     (tmp_path / "my-values.yaml").write_text(yaml.safe_dump(VARIANTS["everything"]))
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-eu", "-o", "pipefail", "-c", "\n".join(lines)], cwd=tmp_path, check=False, timeout=60,
         capture_output=True, text=True,
         env={"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(tmp_path)},
     )  # fmt: skip
-    assert 0 == done.returncode, done.stderr
+    assert 0 == process.returncode, process.stderr
     (secret,) = re.findall(
-        r"^apiVersion: v1\ndata:\n(.*?)^kind: Secret", done.stdout, re.DOTALL | re.MULTILINE
+        r"^apiVersion: v1\ndata:\n(.*?)^kind: Secret", process.stdout, re.DOTALL | re.MULTILINE
     )
-    mounted = set(re.findall(r"\{key: (\w+), path: ", done.stdout))
+    mounted = set(re.findall(r"\{key: (\w+), path: ", process.stdout))
     assert mounted
     assert mounted <= set(re.findall(r"^  (\w+): ", secret, re.MULTILINE))

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "compose/prometheus/alerts.yml"
 RULES = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
 DASHBOARD = json.loads((ROOT / "compose/grafana/ingot.json").read_text())
-PANELS = [each for each in DASHBOARD["panels"] if each["type"] != "row"]
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 #: Labels that Prometheus adds.
 ADDED = {"le", "job", "instance"}
 
@@ -34,8 +34,8 @@ def test_every_metric_and_label_of_an_expression_is_declared(expression):
     bare = re.sub(r'"[^"]*"', "", expression)
     names = set(re.findall(r"ingot_\w+", bare))
     used = [metric for metric in METRICS if names & set(metric.series)]
-    assert set() == names - {name for each in used for name in each.series}
-    labels = {label for each in used for label in each.labels} | ADDED
+    assert set() == names - {name for metric in used for name in metric.series}
+    labels = {label for metric in used for label in metric.labels} | ADDED
     selected = re.findall(r"[{,]\s*(\w+)\s*(?:=|!=|=~|!~)", bare)
     grouped = [
         word.strip() for group in re.findall(r"by \(([^)]*)\)", bare) for word in group.split(",")
@@ -44,8 +44,8 @@ def test_every_metric_and_label_of_an_expression_is_declared(expression):
 
 
 def test_the_dashboard_shows_every_metric():
-    shown = " ".join(target["expr"] for panel in PANELS for target in panel["targets"])
-    assert [] == [m.name for m in METRICS if not any(name in shown for name in m.series)]
+    queries = " ".join(target["expr"] for panel in PANELS for target in panel["targets"])
+    assert [] == [m.name for m in METRICS if not any(name in queries for name in m.series)]
 
 
 def test_gauges_are_not_summed_over_exporters():
@@ -57,11 +57,11 @@ def test_gauges_are_not_summed_over_exporters():
 
 
 def test_the_queries_of_a_panel_have_different_names_and_no_panels_overlap():
-    ids = [each["id"] for each in DASHBOARD["panels"]]
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(ids) == len(set(ids))
     cells = [
         (x, y)
-        for at in (each["gridPos"] for each in DASHBOARD["panels"])
+        for at in (panel["gridPos"] for panel in DASHBOARD["panels"])
         for x in range(at["x"], at["x"] + at["w"])
         for y in range(at["y"], at["y"] + at["h"])
     ]
@@ -95,5 +95,7 @@ def test_promtool_accepts_rules_and_configuration():
         ["check", "rules", ALERTS],
         ["check", "config", ALERTS.parent / "prometheus.yml"],
     ):
-        done = subprocess.run([promtool, *arguments], check=False, capture_output=True, text=True)
-        assert 0 == done.returncode, done.stdout + done.stderr
+        process = subprocess.run(
+            [promtool, *arguments], check=False, capture_output=True, text=True
+        )
+        assert 0 == process.returncode, process.stdout + process.stderr

@@ -90,8 +90,8 @@ def verdict(project, *names, **change):
     """Verdict on a mutant of the project with these tests: (word, detail)"""
     tree, without = project
     tests = [f"tests/test_product.py::{name}" for name in names]
-    found = runner.judge(tree, replace(MUTANT, **change), tests, without)
-    return found.word, found.detail
+    judgement = runner.judge(tree, replace(MUTANT, **change), tests, without)
+    return judgement.word, judgement.detail
 
 
 def test_every_demand_has_a_mutant():
@@ -99,9 +99,11 @@ def test_every_demand_has_a_mutant():
 
 
 def test_every_mutant_belongs_to_the_demand_that_names_it_and_runs_tests_of_that_demand():
-    assert [] == [key for key, times in Counter(each.id for each in MUTANTS).items() if times > 1]
-    named = {(demand.spec, demand.text, key) for demand in DEMANDS for key in demand.mutants}
-    assert named == {(mutant.spec, mutant.demand, mutant.id) for mutant in MUTANTS}
+    assert [] == [
+        key for key, times in Counter(mutant.id for mutant in MUTANTS).items() if times > 1
+    ]
+    triples = {(demand.spec, demand.text, key) for demand in DEMANDS for key in demand.mutants}
+    assert triples == {(mutant.spec, mutant.demand, mutant.id) for mutant in MUTANTS}
     cited = {(demand.spec, demand.text): set(demand.tests) for demand in DEMANDS}
     for mutant in MUTANTS:
         assert mutant.tests, mutant.id
@@ -141,18 +143,20 @@ def test_an_undefined_name_is_found_by_its_mutant(tmp_path):
     assert "triple.py:2:12: F821 Undefined name `numbers`\n" == undefined_names(tmp_path)
 
 
-@pytest.mark.parametrize("what", ["number * 4", "number"])
-def test_a_text_that_occurs_not_once_is_refused_with_the_mutant_and_the_file(what):
+@pytest.mark.parametrize("text", ["number * 4", "number"])
+def test_a_text_that_occurs_not_once_is_refused_with_the_mutant_and_the_file(text):
     message = r"mutant triple: [02] times in product\.py: .*tests/mutants/doubles\.toml"
     with pytest.raises(ValueError, match=message):
-        replace(MUTANT, what=what).applied(PRODUCT)
+        replace(MUTANT, what=text).applied(PRODUCT)
 
 
 def test_successive_days_cover_all_mutants_and_each_day_has_its_own():
     mutants = [replace(MUTANT, id=f"m{n:02}") for n in range(45)]
     days = [table.sample(mutants, 20, date(2026, 5, day)) for day in (1, 2, 3)]
     assert [15, 15, 15] == [len(day) for day in days]
-    assert mutants == sorted((each for day in days for each in day), key=lambda each: each.id)
+    assert mutants == sorted(
+        (mutant for day in days for mutant in day), key=lambda mutant: mutant.id
+    )
     assert mutants[:3] == table.sample(mutants[:3], 20)
 
 
@@ -178,8 +182,8 @@ def test_a_mutant_that_breaks_only_the_setup_of_a_test_is_killed_by_no_test(proj
 
 
 def test_a_test_that_fails_without_the_mutant_is_named(project):
-    found = verdict(project, "test_double", "test_that_fails")
-    assert (runner.FAILS_WITHOUT, "tests/test_product.py::test_that_fails") == found
+    outcome = verdict(project, "test_double", "test_that_fails")
+    assert (runner.FAILS_WITHOUT, "tests/test_product.py::test_that_fails") == outcome
 
 
 def test_a_mutant_whose_tests_cannot_run_here_is_neither_killed_nor_a_survivor(project):

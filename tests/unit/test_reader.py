@@ -42,9 +42,9 @@ def test_a_question_is_answered_once_if_its_program_pauses_after_the_line(reader
 def test_keys_are_pressed_and_functions_called_when_their_texts_are_shown(reader):
     called = []
     keys = {0: [("one", lambda: called.append(1)), ("one", CTRL_C)]}
-    first, second = reader.types(["echo one; sleep 600", "echo two"], keys)
-    assert (130, 0, [1]) == (first.status, second.status, called)
-    assert "two" in second.text
+    first_result, second_result = reader.types(["echo one; sleep 600", "echo two"], keys)
+    assert (130, 0, [1]) == (first_result.status, second_result.status, called)
+    assert "two" in second_result.text
 
 
 def test_a_command_that_ends_before_its_text_is_shown_is_reported(reader):

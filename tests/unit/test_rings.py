@@ -46,11 +46,11 @@ def suite(tmp_path):
 
     def run(*options):
         command = [sys.executable, "-m", "pytest", "-p", "tests.support.rings", *options, "tests"]
-        done = subprocess.run(
+        process = subprocess.run(
             command, check=False, capture_output=True, text=True, cwd=tmp_path, timeout=60,
             env={"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         )  # fmt: skip
-        return done.returncode, done.stdout.splitlines()
+        return process.returncode, process.stdout.splitlines()
 
     return run
 
@@ -77,8 +77,8 @@ def test_a_run_in_parallel_fails_if_a_ring_exceeds_its_cpu_budget(suite):
     check(figures(lines))
 
 
-def check(found):
-    assert {"unit", "e2e"} == set(found)
-    assert (2, 1) == (found["unit"][0], found["e2e"][0])
-    assert found["unit"][2] >= 0.5, "the CPU time of a child process counts"
-    assert found["e2e"][1] >= 0.3 > found["e2e"][2], "sleep is no CPU time"
+def check(totals):
+    assert {"unit", "e2e"} == set(totals)
+    assert (2, 1) == (totals["unit"][0], totals["e2e"][0])
+    assert totals["unit"][2] >= 0.5, "the CPU time of a child process counts"
+    assert totals["e2e"][1] >= 0.3 > totals["e2e"][2], "sleep is no CPU time"

@@ -45,7 +45,7 @@ WEAK = {"id": "PYSEC-1", "fix_versions": ["1.1"]}
 
 
 @pytest.mark.parametrize(
-    ("found", "status", "text"),
+    ("packages", "status", "text"),
     [
         ([{"name": "a", "version": "1.0", "vulns": []}], 0, "1 packages, none with a known fix"),
         ([{"name": "a", "version": "1.0", "vulns": [WEAK]}], 1, "a 1.0: PYSEC-1, mended in 1.1"),
@@ -59,8 +59,8 @@ WEAK = {"id": "PYSEC-1", "fix_versions": ["1.1"]}
         ([], 3, "NOT RUN"),
     ],
 )
-def test_a_package_without_data_is_never_taken_for_a_sound_one(found, status, text):
-    got, lines = supply_chain.verdict(json.dumps({"dependencies": found}), "")
+def test_a_package_without_data_is_never_taken_for_a_sound_one(packages, status, text):
+    got, lines = supply_chain.verdict(json.dumps({"dependencies": packages}), "")
     assert status == got
     assert text in lines[0]
 

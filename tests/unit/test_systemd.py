@@ -71,7 +71,7 @@ def test_the_command_of_each_unit_is_one_of_ours(name):
     words = [word for word in line.split() if not word.startswith(("%", "/"))]
     for word in words:
         if word.startswith("-"):
-            assert word in {option for known in command.params for option in known.opts}
+            assert word in {option for parameter in command.params for option in parameter.opts}
         else:
             command = command.commands[word]
 
@@ -103,11 +103,11 @@ def test_a_conductor_may_drain_for_as_long_as_it_likes_to():
 
 
 def _run(*command, environ=None):
-    done = subprocess.run(
+    process = subprocess.run(
         command, check=False, capture_output=True, text=True, timeout=60, env=environ
     )
-    assert 0 == done.returncode, done.stderr
-    return done.stdout + done.stderr
+    assert 0 == process.returncode, process.stderr
+    return process.stdout + process.stderr
 
 
 @pytest.mark.skipif(not shutil.which("systemd-sysusers"), reason="no systemd-sysusers on this host")

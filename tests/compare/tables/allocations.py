@@ -66,7 +66,7 @@ TABLE = [
     get("/v1/nodes/{node}?fields=allocation_uuid,instance_uuid,instance_info"),
     get(f"{_AT}/first?fields=name,state"), get(f"{_AT}/first?fields=colour"), get(f"{_AT}/missing"),
     get(f"{_AT}/a%20b"), get(f"{_AT}/first.json", at="1.80"),
-    *[change(f"{_AT}/{{first}}", each) for each in (("replace", "/name", "second"), ("replace", "/name", "n"), ("remove", "/name"), ("add", "/name", "first"), ("replace", "/extra", {"b": 1}), ("add", "/extra/c", 1), ("remove", "/extra"), ("replace", "/resource_class", "y"), ("replace", "/owner", "x"), ("replace", "/state", "error"), ("add", "/colour", 1),
+    *[change(f"{_AT}/{{first}}", edit) for edit in (("replace", "/name", "second"), ("replace", "/name", "n"), ("remove", "/name"), ("add", "/name", "first"), ("replace", "/extra", {"b": 1}), ("add", "/extra/c", 1), ("remove", "/extra"), ("replace", "/resource_class", "y"), ("replace", "/owner", "x"), ("replace", "/state", "error"), ("add", "/colour", 1),
                                                           ("replace", "/name", "a b"), ("replace", "/name", None))],
     patch(f"{_AT}/first", []), patch(f"{_AT}/first", {}), patch(f"{_AT}/missing", []),
     *around(patch(f"{_AT}/first", []), 57), *around(patch(f"{_AT}/first", []), 52),

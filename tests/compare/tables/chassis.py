@@ -20,7 +20,7 @@ TABLE = [
     get(f"{_AT}/{{chassis}}?fields=uuid"), *around(get(f"{_AT}/{{chassis}}?fields=uuid"), 8),
     get(f"{_AT}/{{chassis}}?fields=colour"), get(f"{_AT}/{{chassis}}?fields=nodes"),
     get(f"{_AT}/missing"), get(f"{_AT}/{UUID[:-1]}9"), get(f"{_AT}/{{chassis}}.json", at="1.80"),
-    *[change(f"{_AT}/{{chassis}}", each) for each in (
+    *[change(f"{_AT}/{{chassis}}", edit) for edit in (
         ("replace", "/description", "new"), ("remove", "/description"),
         ("replace", "/description", "x" * 256), ("replace", "/extra", {"a": 1}),
         ("add", "/extra/b", 1), ("remove", "/extra/zzz"), ("remove", "/extra"),

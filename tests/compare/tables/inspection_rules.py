@@ -73,7 +73,7 @@ _PATCHES = (
 
 def _with(field, value):
     """A complete rule but for one field, which comes first so that reports show it."""
-    return {field: value, **{name: each for name, each in _RULE.items() if name != field}}
+    return {field: value, **{name: default for name, default in _RULE.items() if name != field}}
 
 
 TABLE = [
@@ -82,9 +82,9 @@ TABLE = [
     *[post(_AT, _with(field, value))
       for field, values in _VALUES.items() for value in values],
     *[post(_AT, _with("conditions", [{"op": op, "args": args}]))
-      for op, each in _CONDITIONS.items() for args in each],
+      for op, cases in _CONDITIONS.items() for args in cases],
     *[post(_AT, _with("actions", [{"op": op, "args": args}]))
-      for op, each in _ACTIONS.items() for args in each],
+      for op, cases in _ACTIONS.items() for args in cases],
     *[post(_AT, _with("actions", [{**_ACTION, "loop": loop}])) for loop in _LOOPS],
     *[post(_AT, _with("conditions", [{**_CONDITION, "loop": loop}]))
       for loop in _LOOPS],
@@ -97,7 +97,7 @@ TABLE = [
     get(f"{_AT}/{{rule}}"), *around(get(f"{_AT}/{{rule}}"), 96),
     get(f"{_AT}/{{rule}}?fields=uuid,actions"), get(f"{_AT}/{{rule}}?fields=colour"),
     get(f"{_AT}/missing"), get(f"{_AT}/{UUID[:-1]}9"),
-    *[change(f"{_AT}/{{rule}}", each) for each in _PATCHES], get(f"{_AT}/{{rule}}", note="changed"),
+    *[change(f"{_AT}/{{rule}}", edit) for edit in _PATCHES], get(f"{_AT}/{{rule}}", note="changed"),
     patch(f"{_AT}/{{rule}}", []), patch(f"{_AT}/{{rule}}", {}), patch(f"{_AT}/missing", []),
     patch(f"{_AT}/{UUID[:-1]}9", []),
     *[get(f"{_AT}?{query}")

@@ -121,17 +121,17 @@ _IN_STATE = (
 )  # fmt: skip
 
 
-def _in_state(state, *before):
+def _in_state(state, *asks):
     return [
-        *before,
-        *[change(_NODE, each, note=state) for each in _IN_STATE],
+        *asks,
+        *[change(_NODE, edit, note=state) for edit in _IN_STATE],
         get(_NODE, note=state),
     ]
 
 
 TABLE = [
     node("other", name="other-node"), node("taken", name="other"), node(),
-    *[change(_NODE, each) for each in _SINGLE],
+    *[change(_NODE, edit) for edit in _SINGLE],
     get(_NODE),
     # patches of several operations
     change(

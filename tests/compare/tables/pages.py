@@ -72,17 +72,17 @@ _PARTS = {
 
 def _walked(path, items):
     """Read all pages of a list."""
-    last = f"{{{items}_b}}"
+    end = f"{{{items}_b}}"
     return [
         get(f"/v1/{path}"),
         *[get(f"/v1/{path}?limit=1&marker={{{items}_{letter}}}") for letter in _ORDER],
         *[get(f"/v1/{path}?{query}")
           for query in (
               "limit=1", "limit=2", "limit=3", "limit=4", "limit=1001", "limit=-1", "limit=",
-              "limit=1.0", "limit=+1", "limit=0x1", "limit=%201", "marker=", f"marker={last}",
-              f"marker={last.replace('_b', '_c')}", f"marker={last}&limit=0",
-              f"marker={last}&sort_key=uuid", f"marker={last}&sort_key=uuid&sort_dir=desc",
-              f"marker={last}&sort_dir=desc", "sort_dir=asc", "sort_dir=desc", "sort_dir=ASC",
+              "limit=1.0", "limit=+1", "limit=0x1", "limit=%201", "marker=", f"marker={end}",
+              f"marker={end.replace('_b', '_c')}", f"marker={end}&limit=0",
+              f"marker={end}&sort_key=uuid", f"marker={end}&sort_key=uuid&sort_dir=desc",
+              f"marker={end}&sort_dir=desc", "sort_dir=asc", "sort_dir=desc", "sort_dir=ASC",
               "sort_dir=", "sort_key=", "sort_key=id", "sort_key=UUID", "sort_key=links",
               "sort_key=uuid,name", "limit=2&sort_key=uuid", "limit=2&sort_key=uuid&sort_dir=desc",
               "limit=2&fields=uuid", "limit=2&detail=false", "limit=2&detail=true",
@@ -125,9 +125,9 @@ TABLE = [
     ) for letter in _ORDER],
     *[ask for path, (items, _) in _COLLECTIONS.items() for ask in _walked(path, items)],
     *[ask for path, items in _PARTS.items() for ask in _walked(path, items)],
-    *[get(f"/v1/{path}?sort_key={key}{more}")
+    *[get(f"/v1/{path}?sort_key={key}{suffix}")
       for path, (items, keys) in _COLLECTIONS.items() for key in keys
-      for more in ("&fields=uuid", "&fields=uuid&sort_dir=desc", f"&limit=1&marker={{{items}_b}}")],
+      for suffix in ("&fields=uuid", "&fields=uuid&sort_dir=desc", f"&limit=1&marker={{{items}_b}}")],
     # history
     verb("manage", "node_a"), verb("provide", "node_a"), verb("manage", "node_a"),
     *[get(f"/v1/nodes/{{node_a}}/history?{query}")

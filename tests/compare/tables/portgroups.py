@@ -48,7 +48,7 @@ TABLE = [
     get(f"{_AT}/{{group}}?fields=uuid,name"), get(f"{_AT}/{{group}}?fields=colour"),
     get(f"{_AT}/first.json"), get(f"{_AT}/first.json", at="1.80"),
     get(f"{_AT}/{{group}}?fields=node_uuid,ports"),
-    *[change(f"{_AT}/{{group}}", each) for each in _PATCHES],
+    *[change(f"{_AT}/{{group}}", edit) for edit in _PATCHES],
     get(f"{_AT}/{{group}}", note="changed"), patch(f"{_AT}/{{group}}", []),
     patch(f"{_AT}/{{group}}", {}), patch(f"{_AT}/missing", []),
     *around(change(f"{_AT}/{{group}}", ("replace", "/mode", "a")), 26),

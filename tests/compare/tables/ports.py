@@ -140,7 +140,7 @@ TABLE = [
     get("/v1/ports/{port}?fields=node_uuid,portgroup_uuid"), get("/v1/ports/{port}?detail=true"),
     get("/v1/ports/{port}/x"), get(f"/v1/ports/{UUID}"),
     *around(get("/v1/ports/{port}?fields=name"), 88),
-    *[change("/v1/ports/{port}", each) for each in _PATCHES],
+    *[change("/v1/ports/{port}", edit) for edit in _PATCHES],
     get("/v1/ports/{port}", note="changed"), patch("/v1/ports/{port}", []),
     patch("/v1/ports/{port}", {}), patch("/v1/ports/missing", []),
     change("/v1/ports/second", ("replace", "/extra", {"a": 1})),

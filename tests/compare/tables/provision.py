@@ -42,10 +42,10 @@ def _shown(state, of="node"):
     return [get(f"/v1/nodes/{{{of}}}", note=state), get(f"/v1/nodes/{{{of}}}/states", note=state)]
 
 
-def _bad_steps(target, back, *more):
+def _bad_steps(target, back, *cases):
     """Send steps that are refused, or fail; the verb `back` returns to the state before."""
     asks = []
-    for steps in (*_BAD_STEPS, *more):
+    for steps in (*_BAD_STEPS, *cases):
         asks += [
             verb(target, **{f"{'deploy' if target == 'active' else target}_steps": steps}),
             get("/v1/nodes/{node}/states", note=f"{target} {steps}"),
@@ -165,8 +165,8 @@ TABLE = [
     verb("provide", "waits"),
     get("/v1/nodes/{waits}/states", note="clean wait"),
     get("/v1/nodes/{waits}/states", at="1.1", note="clean wait"),
-    *[put("/v1/nodes/{waits}/states/provision", {"target": each}, note="clean wait")
-      for each in ("provide", "manage", "active", "deleted", "inspect", "clean", "rebuild")],
+    *[put("/v1/nodes/{waits}/states/provision", {"target": target}, note="clean wait")
+      for target in ("provide", "manage", "active", "deleted", "inspect", "clean", "rebuild")],
     put("/v1/nodes/{waits}/states/power", {"target": "power on"}, note="clean wait"),
     change("/v1/nodes/{waits}", ("replace", "/extra", {}), note="clean wait"),
     delete("/v1/nodes/{waits}", note="clean wait"),

@@ -69,14 +69,14 @@ _TAKEN = {(ask.method, ask.path) for ask in _WRITTEN} | {("DELETE", path) for pa
 
 def _read(path):
     """Variants of a request that reads."""
-    others = [ask(path, {}) for ask in (post, put, patch, delete)]
+    writes = [ask(path, {}) for ask in (post, put, patch, delete)]
     return [
         get(path, at=None), get(path, at="1.1"), get(path, at="latest"), get(path, at="1.116"),
         get(f"{path}/"), get(f"{path}.json", at="1.90"), get(f"{path}.json"), get(f"{path}.xml"),
         get(path.removeprefix("/v1") or "/v1/?"), get(f"{path}?colour=red"),
         get(f"{path}?limit=1&limit=2"), get(f"{path}/colour"), get(path, {"a": 1}),
         get(path.replace("/v1", "/V1")),
-        *[each for each in others if (each.method, path) not in _TAKEN | _SILENT],
+        *[write for write in writes if (write.method, path) not in _TAKEN | _SILENT],
     ]  # fmt: skip
 
 
@@ -140,7 +140,7 @@ TABLE = [
         "/v1/allocations", {"resource_class": "nothing", "name": "a"},
         save={"allocation": "uuid"}, settle="/v1/allocations/{allocation}"
     ),
-    *[each for path in _READ for each in _with_prose(_read(path))],
-    *[each for ask in _WRITTEN for each in _written(ask)],
-    *[each for path in _REMOVED for each in _removed(path)],
+    *[variant for path in _READ for variant in _with_prose(_read(path))],
+    *[variant for ask in _WRITTEN for variant in _written(ask)],
+    *[variant for path in _REMOVED for variant in _removed(path)],
 ]  # fmt: skip

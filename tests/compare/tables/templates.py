@@ -53,7 +53,7 @@ def _of(at, steps, bad):
               "CUSTOM_A", "CUSTOM_A", "a", "", None, 5, "a b", "CUSTOM_" + "X" * 249,
               "HW_CPU_X86_VMX", UUID
           )],
-        *[post(at, {"name": f"CUSTOM_S{i}", "steps": each}) for i, each in enumerate(bad)],
+        *[post(at, {"name": f"CUSTOM_S{i}", "steps": bad_steps}) for i, bad_steps in enumerate(bad)],
         *[post(at, {"name": f"CUSTOM_{field.upper()}", "steps": steps, field: value})
           for field, value in (
               ("uuid", "x"), ("uuid", UUID), ("extra", {"a": 1}), ("extra", "x"),
@@ -65,7 +65,7 @@ def _of(at, steps, bad):
         get(f"{at}/CUSTOM_FIRST"), get(f"{at}/missing"), get(f"{at}/a%20b"),
         get(f"{at}/{{one}}?fields=name,steps"), get(f"{at}/{{one}}?fields=colour"),
         get(f"{at}/CUSTOM_FIRST.json", at="1.80"),
-        *[change(f"{at}/{{one}}", each) for each in patches], get(f"{at}/{{one}}", note="changed"),
+        *[change(f"{at}/{{one}}", edit) for edit in patches], get(f"{at}/{{one}}", note="changed"),
         patch(f"{at}/{{one}}", []), patch(f"{at}/{{one}}", {}), patch(f"{at}/missing", []),
         *[get(f"{at}?{query}")
           for query in (

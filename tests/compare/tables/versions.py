@@ -123,7 +123,7 @@ TABLE = [
     *[ask for path in _EVERY for ask in at_each(get(path), *range(1, 116))],
     *[ask
       for path, minors in _SINCE.items() for minor in minors
-      for ask in around(get(path, prose=any(each in path for each in _PROSE)), minor)],
+      for ask in around(get(path, prose=any(part in path for part in _PROSE)), minor)],
     *[get(path, at=None) for path in _SINCE],
     *[ask
       for collection, fields in _FIELDS.items() for field, minor in fields.items()

@@ -19,12 +19,12 @@ def _of(at, whole, values, patches):
         post(at),
         *[post(at, {key: value for key, value in whole.items() if key != without})
           for without in whole],
-        *[post(at, {**whole, field: value}) for field, each in values.items() for value in each],
+        *[post(at, {**whole, field: value}) for field, cases in values.items() for value in cases],
         post(at, {**whole, **_other(whole, 7)}, save={"one": "uuid"}),
         post(at, {**whole, **_other(whole, 8)}), *at_each(get(f"{at}/{{one}}"), 31, 32, 115),
         get(f"{at}/{{one}}?fields=uuid,node_uuid"), get(f"{at}/{{one}}?fields=colour"),
         get(f"{at}/missing"), get(f"{at}/{UUID}"), get(f"{at}/{{one}}?detail=true"),
-        *[change(f"{at}/{{one}}", each) for each in patches], get(f"{at}/{{one}}", note="changed"),
+        *[change(f"{at}/{{one}}", edit) for edit in patches], get(f"{at}/{{one}}", note="changed"),
         patch(f"{at}/{{one}}", []), patch(f"{at}/{{one}}", {}), patch(f"{at}/missing", []),
         patch(f"{at}/{UUID}", []),
         *[get(f"{at}?{query}")

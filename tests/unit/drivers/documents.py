@@ -56,19 +56,19 @@ class LocalBmc:
     def answer(self, method: str, path: str, headers, body: bytes = b"") -> tuple[int, bytes, dict]:
         """(status, body, headers)"""
         self.asked.append((method, path))
-        known = path.rstrip("/").replace(self.machine.uuid, "{id}")
-        change = self.changes.get(known, lambda document: document)
+        template = path.rstrip("/").replace(self.machine.uuid, "{id}")
+        change = self.changes.get(template, lambda document: document)
         if change is None:
             return 404, b'{"error": {"message": "there is no such resource"}}', {}
-        if method == "GET" and known in self.more:
-            return 200, json.dumps(change(self.more[known])).encode(), {}
+        if method == "GET" and template in self.more:
+            return 200, json.dumps(change(self.more[template])).encode(), {}
         headers = {name.lower(): value for name, value in headers.items()}
-        found = self._service.handle(Request(method, path, "", headers, body or b""))
-        if method != "GET" or found.status != 200:
-            return found.status, found.body, dict(found.headers or {})
-        changed = change(json.loads(found.body))
+        response = self._service.handle(Request(method, path, "", headers, body or b""))
+        if method != "GET" or response.status != 200:
+            return response.status, response.body, dict(response.headers or {})
+        changed = change(json.loads(response.body))
         content = changed if isinstance(changed, bytes) else json.dumps(changed).encode()
-        return found.status, content, dict(found.headers or {})
+        return response.status, content, dict(response.headers or {})
 
     def install(self, monkeypatch) -> "LocalBmc":
         """Route all requests to this BMC instead of the network."""
@@ -86,10 +86,10 @@ class LocalBmc:
             response.request, response.url = request, request.url
             return response
 
-        async def deliver(_http, kept, step, headers, _timeout):
+        async def deliver(_http, session, step, headers, _timeout):
             status, body, headers = self.answer(step.method, urlsplit(step.url).path, headers)
             answer = Answer(status, "", CaseInsensitiveDict(headers), body)
-            return received(Peer(kept.access.address), step, answer)
+            return received(Peer(session.access.address), step, answer)
 
         monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", send)
         monkeypatch.setattr(sweep, "_delivered", deliver)
@@ -112,7 +112,7 @@ def sweep_of(node, *, secure_boot: bool = False):
 
 def without(*names: str) -> Callable:
     """Return a change that removes these properties."""
-    return lambda document: {name: each for name, each in document.items() if name not in names}
+    return lambda document: {name: value for name, value in document.items() if name not in names}
 
 
 def having(**values) -> Callable:

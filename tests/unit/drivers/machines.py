@@ -74,7 +74,9 @@ _OWN = {
         )
     },
 }  # fmt: skip
-OPTIONS = {group: {**given, **_OWN.get(group, {})} for group, given in Settings().options().items()}
+OPTIONS = {
+    group: {**values, **_OWN.get(group, {})} for group, values in Settings().options().items()
+}
 TOKEN = "a-token-of-more-than-thirty-two-characters"
 
 
@@ -88,7 +90,9 @@ def new_registry(bmcs: Bmcs | None = None) -> Registry:
     registry, bmcs = Registry(), bmcs or Bmcs()
     for name, kinds in _loaded().types.items():
         registry.types[name] = {
-            kind: {each: copy(interface) for each, interface in interfaces.items()}
+            kind: {
+                interface_name: copy(interface) for interface_name, interface in interfaces.items()
+            }
             for kind, interfaces in kinds.items()
         }
         for interfaces in registry.types[name].values():
@@ -109,16 +113,16 @@ def changed_options(**values):
 def target(
     driver="fake-hardware", interfaces=None, registry: Registry | None = None, **fields
 ) -> Target:
-    chosen = (registry or new_registry()).driver(driver, interfaces or {})
-    given = {
+    bound_driver = (registry or new_registry()).driver(driver, interfaces or {})
+    defaults = {
         "uuid": "2c683317-1ef8-4645-b76b-321ffa501c0a",
         "name": "n0",
-        "driver": chosen,
+        "driver": bound_driver,
         "options": OPTIONS,
         "nics": (Nic("1", "52:54:00:00:00:01"),),
         "record": {"uuid": "2c683317-1ef8-4645-b76b-321ffa501c0a", "properties": {}},
     }
-    return Target(**{**given, **fields})
+    return Target(**{**defaults, **fields})
 
 
 def with_option(group: str, **values) -> dict:
@@ -226,9 +230,9 @@ def image_server():
             if not part:
                 self.answer(200, content)
                 return
-            first, last = map(int, part.removeprefix("bytes=").split("-"))
-            content = content[first : last + 1]
-            self.answer(206, content, {"Content-Range": f"bytes {first}-{last}/{whole}"})
+            start, end = map(int, part.removeprefix("bytes=").split("-"))
+            content = content[start : end + 1]
+            self.answer(206, content, {"Content-Range": f"bytes {start}-{end}/{whole}"})
 
     with serving(Files, files={}, asked=[]) as server:
         yield server
@@ -238,10 +242,10 @@ def on(image, *names):
     """Contents of the named files on an image, given as a path or bytes."""
     iso = pycdlib.PyCdlib()
     iso.open_fp(io.BytesIO(image if isinstance(image, bytes) else image.read_bytes()))
-    found = []
+    contents = []
     for name in names:
         content = io.BytesIO()
         iso.get_file_from_iso_fp(content, rr_path=name)
-        found.append(content.getvalue())
+        contents.append(content.getvalue())
     iso.close()
-    return found
+    return contents

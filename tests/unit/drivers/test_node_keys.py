@@ -16,7 +16,7 @@ from tests.unit.drivers.node_keys import READ, UNREAD
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "compatibility.md").read_text()
 ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| (.+) \|$", re.MULTILINE)
-READS = [(field, key, path) for field, known in READ.items() for key, path in known.items()]
+READS = [(field, key, path) for field, key_paths in READ.items() for key, path in key_paths.items()]
 REFUSED = {(refusal.place, refusal.key) for refusal in REFUSALS}
 
 
@@ -39,8 +39,8 @@ def listed() -> set[tuple[str, str]]:
     section = PAGE.partition("## Keys of a node\n")[2].partition("\n## ")[0]
     return {
         (field, key)
-        for field, named, _ in ROW.findall(section)
-        for key in re.findall(r"`(\w+)`", named)
+        for field, names, _ in ROW.findall(section)
+        for key in re.findall(r"`(\w+)`", names)
     }
 
 

@@ -11,7 +11,7 @@ SET = {"INGOT_API_PORT": "7000", "INGOT_HOST": "rack-1", "INGOT_DATABASE_CONNECT
 
 
 @pytest.fixture
-def shown(monkeypatch):
+def config(monkeypatch):
     """Run the command; return the printed document and its text."""
     monkeypatch.setattr("os.umask", lambda _mode: None)  # keep the test process's umask
 
@@ -23,32 +23,32 @@ def shown(monkeypatch):
     return run
 
 
-def test_all_settings_are_shown_as_a_readable_file(shown):
-    document, text = shown(**SET)
+def test_all_settings_are_shown_as_a_readable_file(config):
+    document, text = config(**SET)
     assert {"DEFAULT", "api", "conductor", "pxe"} < document.keys()
     assert 7000 == document["api"]["port"]
     assert "# INGOT_API_PORT, default 6385, from: INGOT_API_PORT" in text
 
 
-def test_one_section_is_shown(shown):
-    document, _ = shown("api", **SET)
+def test_one_section_is_shown(config):
+    document, _ = config("api", **SET)
     assert ["api"] == list(document)
     assert len(document["api"]) > 10
 
 
-def test_only_changed_settings_are_shown(shown):
+def test_only_changed_settings_are_shown(config):
     assert {
         "DEFAULT": {"host": "rack-1"},
         "database": {"connection": ""},
         "api": {"port": 7000},
-    } == (shown("--changed", **SET)[0])
-    assert {"api": {"port": 7000}} == shown("api", "--changed", **SET)[0]
-    assert ({}, "# no setting is changed from its default\n") == shown("pxe", "--changed", **SET)
+    } == (config("--changed", **SET)[0])
+    assert {"api": {"port": 7000}} == config("api", "--changed", **SET)[0]
+    assert ({}, "# no setting is changed from its default\n") == config("pxe", "--changed", **SET)
 
 
-def test_secrets_are_shown_without_their_credentials(shown):
+def test_secrets_are_shown_without_their_credentials(config):
     url = "postgresql://ingot:p%2Fw@h/db?password=QPW"
-    document, text = shown("database", "--changed", INGOT_DATABASE_CONNECTION=url)
+    document, text = config("database", "--changed", INGOT_DATABASE_CONNECTION=url)
 
     assert "p%2Fw" not in text
     assert "QPW" not in text
@@ -56,7 +56,7 @@ def test_secrets_are_shown_without_their_credentials(shown):
     assert {"database": {"connection": shown_url}} == document
 
 
-def test_an_unknown_section_is_reported_with_the_nearest(shown):
+def test_an_unknown_section_is_reported_with_the_nearest(config):
     with pytest.raises(
         cli.SettingsError, match="apii: there is no such section; the nearest is api"
     ):

@@ -23,19 +23,19 @@ def application():
         yield app
 
 
-def message(**more):
+def message(**fields):
     links = tuple(Link(f"task-{at}", at, label) for at, label in enumerate(LABELS))
-    return Message("c-1", "a-node", "an-operation", 7, links, **more)
+    return Message("c-1", "a-node", "an-operation", 7, links, **fields)
 
 
 def taken(application):
     """Headers, body and properties of the one message in the queue."""
     with application.connection_for_read() as connection:
         queue = connection.SimpleQueue(QUEUE)
-        found = queue.get(timeout=60)
-        found.ack()
+        delivery = queue.get(timeout=60)
+        delivery.ack()
         queue.close()
-        return found.headers, found.payload, found.properties
+        return delivery.headers, delivery.payload, delivery.properties
 
 
 def published(application, message):
@@ -83,18 +83,18 @@ def test_a_chain_has_the_wire_format_of_celery(application):
 
 
 def test_the_rest_of_a_chain_knows_its_root_and_its_parent(application):
-    sent = message()
-    for parent, after in ((None, sent), ("task-0", sent.rest), ("task-1", sent.rest.rest)):
-        headers, body, _ = published(application, after)
-        assert (after.links[0].task, "task-0", parent) == (
+    root = message()
+    for parent, part in ((None, root), ("task-0", root.rest), ("task-1", root.rest.rest)):
+        headers, body, _ = published(application, part)
+        assert (part.links[0].task, "task-0", parent) == (
             headers["id"],
             headers["root_id"],
             headers["parent_id"],
         )
-        assert [link.label for link in reversed(after.links[1:])] == [
+        assert [link.label for link in reversed(part.links[1:])] == [
             signature["options"]["shadow"] for signature in body[2]["chain"] or ()
         ]
-    assert sent.rest.rest.rest is None
+    assert root.rest.rest.rest is None
 
 
 def test_a_conductor_reads_the_published_chain_and_leaves_celery_nothing_to_publish(application):

@@ -32,9 +32,9 @@ def test_a_connection_of_celery_reads_no_metadata_of_packages(monkeypatch):
 
 
 def test_all_threads_share_the_missing_result_backend():
-    found = settings.load({"INGOT_BROKER_URL": URL})
-    application, seen = queue.celery(found), []
-    thread = threading.Thread(target=lambda: seen.append(application.backend))
+    configuration = settings.load({"INGOT_BROKER_URL": URL})
+    application, backends = queue.celery(configuration), []
+    thread = threading.Thread(target=lambda: backends.append(application.backend))
     thread.start()
     thread.join()
-    assert [application.backend] == seen
+    assert [application.backend] == backends

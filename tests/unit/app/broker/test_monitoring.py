@@ -40,9 +40,9 @@ def state(application):
             yield published
 
 
-def message(**more):
+def message(**fields):
     links = tuple(Link(f"task-{at}", at, label) for at, label in enumerate(LABELS))
-    return Message("c-1", "a-node", "an-operation", 7, links, **more)
+    return Message("c-1", "a-node", "an-operation", 7, links, **fields)
 
 
 def test_the_links_of_a_chain_are_pending_and_those_that_it_drops_are_revoked(application, state):

@@ -43,14 +43,14 @@ def consumer():
     application = queue.celery(settings.load(AMQP))
     pool = TaskPool(THREADS, app=application)
     worker = SimpleNamespace(use_eventloop=True, semaphore=None)
-    made = Consumer(
+    instance = Consumer(
         print, app=application, pool=pool, controller=worker, initial_prefetch_count=THREADS
     )
-    made.restart_count = 1  # it has been connected before
-    made.connection = SimpleNamespace(collect=lambda **_: None, close=lambda: None)
+    instance.restart_count = 1  # it has been connected before
+    instance.connection = SimpleNamespace(collect=lambda **_: None, close=lambda: None)
     steps = [Request() for _ in range(THREADS - 1)]
     state.active_requests.update(steps)
-    yield made
+    yield instance
     state.active_requests.difference_update(steps)
     application.close()
 

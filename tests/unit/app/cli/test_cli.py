@@ -38,10 +38,10 @@ def run(*words, **environ):
 
 
 def answer(status, text, reason="Bad"):
-    made = requests.Response()
-    made.status_code, made.reason, made._content = status, reason, text.encode()
-    made.url = "http://here:1/v1/nodes"
-    return made
+    response = requests.Response()
+    response.status_code, response.reason, response._content = status, reason, text.encode()
+    response.url = "http://here:1/v1/nodes"
+    return response
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_the_requested_end_of_an_operation_is_no_failure(state, verb):
 
 
 @pytest.mark.parametrize(
-    ("step", "deadline", "shown"),
+    ("step", "deadline", "text"),
     [
         ((65, None), None, ", for 1:05"),
         ((65, None), 3700, ", for 1:05, at most 1:01:3"),
@@ -187,7 +187,7 @@ def test_the_requested_end_of_an_operation_is_no_failure(state, verb):
         ((None, None), 60, ""),
     ],
 )
-def test_a_running_step_is_shown_with_its_duration_and_its_limit(step, deadline, shown):
+def test_a_running_step_is_shown_with_its_duration_and_its_limit(step, deadline, text):
     def moment(seconds):
         if seconds is None:
             return None
@@ -195,7 +195,7 @@ def test_a_running_step_is_shown_with_its_duration_and_its_limit(step, deadline,
 
     began, limit = step
     row = {"started_at": moment(began and -began), "deadline_at": moment(limit)}
-    assert operation_progress.clock_of({"deadline_at": moment(deadline)}, row).startswith(shown)
+    assert operation_progress.clock_of({"deadline_at": moment(deadline)}, row).startswith(text)
 
 
 def test_texts_of_a_machine_cannot_control_the_terminal():
@@ -203,9 +203,9 @@ def test_texts_of_a_machine_cannot_control_the_terminal():
 
 
 def test_values_are_printed_bare_and_one_per_line(capsys):
-    chosen = Output(Form.VALUE, ("a", "b", "c"))
-    chosen.item({"a": None, "b": "x\ny\tz", "c": {"d": True}})
-    chosen.items([{"a": 1, "b": "two", "c": False}], ())
+    output = Output(Form.VALUE, ("a", "b", "c"))
+    output.item({"a": None, "b": "x\ny\tz", "c": {"d": True}})
+    output.items([{"a": 1, "b": "two", "c": False}], ())
     assert ["", "x y z", '{"d": true}', "1\ttwo\tfalse"] == capsys.readouterr().out.splitlines()
 
 
@@ -233,15 +233,15 @@ def test_progress_is_shown_without_fields_for_programs():
 
 
 @pytest.mark.parametrize(
-    ("result", "told"),
+    ("result", "sentences"),
     [
         ({}, []),
         ({"agent": None, "destroys": []}, []),
         ({"agent": {"summary": "It erases a."}, "destroys": ["erases a", "b"]}, ["It erases a.", "B."]),
     ],
 )  # fmt: skip
-def test_a_dry_run_tells_once_what_is_destroyed(result, told):
-    assert told == verbs.foreseen(result)
+def test_a_dry_run_tells_once_what_is_destroyed(result, sentences):
+    assert sentences == verbs.foreseen(result)
 
 
 def commands(entries, *above):
@@ -262,15 +262,17 @@ KNOWN = [
 
 def test_the_page_names_every_command():
     page = (ROOT / "docs/cli.md").read_text()
-    named = set()
+    page_names = set()
     for words in re.findall(r"^\| `ingot ([a-z\\| -]+)", page, re.MULTILINE):
-        *above, last = words.replace("\\|", "|").split()
-        named |= {" ".join((*above, name)) for name in last.split("|")}
+        *above, alternatives = words.replace("\\|", "|").split()
+        page_names |= {" ".join((*above, name)) for name in alternatives.split("|")}
     without_api = [
         (group, name) for group, names in command_tree.WITHOUT_API.items() for name in names
     ]
-    known = {" ".join(words) for words in (*KNOWN, *without_api)}
-    assert known | {f"completion {shell}" for shell in ("bash", "zsh", "fish")} == named
+    command_names = {" ".join(words) for words in (*KNOWN, *without_api)}
+    assert (
+        command_names | {f"completion {shell}" for shell in ("bash", "zsh", "fish")} == page_names
+    )
 
 
 @pytest.mark.parametrize("words", KNOWN, ids=" ".join)
@@ -309,15 +311,15 @@ def test_completion_is_a_script_of_the_shell(shell):
     "command", ["node list --hold", "hold create n --kind", "hold list --kind"]
 )
 def test_kinds_of_holds_are_completed(command):
-    asked = {
+    environ = {
         "_INGOT_COMPLETE": "complete_bash", "COMP_WORDS": f"ingot {command} h",
         "COMP_CWORD": str(len(command.split()) + 1),
     }  # fmt: skip
-    found = subprocess.run(
-        [Path(sys.executable).with_name("ingot")], env={**os.environ, **asked},
+    completion = subprocess.run(
+        [Path(sys.executable).with_name("ingot")], env={**os.environ, **environ},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert "hardware" == found.stdout.strip()
+    assert "hardware" == completion.stdout.strip()
 
 
 def test_the_command_of_a_single_conductor_exists():

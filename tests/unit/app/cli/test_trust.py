@@ -22,7 +22,7 @@ def certificate(tmp_path_factory):
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = dt.datetime.now(dt.UTC)
-    made = (
+    leaf = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -37,7 +37,7 @@ def certificate(tmp_path_factory):
         .sign(key, hashes.SHA256())
     )
     paths = folder / "certificate.pem", folder / "key.pem"
-    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    paths[0].write_bytes(leaf.public_bytes(serialization.Encoding.PEM))
     paths[1].write_bytes(
         key.private_bytes(
             serialization.Encoding.PEM,
@@ -88,8 +88,8 @@ def test_an_unknown_certificate_is_refused_with_a_hint(url):
         Api(url, trust=trusted({})).get("nodes")
 
 
-@pytest.mark.parametrize("given", [{"SSL_CERT_FILE": "/none"}, {"REQUESTS_CA_BUNDLE": "/none"}])
-def test_a_missing_ca_file_is_named(given):
-    (name,) = given
+@pytest.mark.parametrize("environ", [{"SSL_CERT_FILE": "/none"}, {"REQUESTS_CA_BUNDLE": "/none"}])
+def test_a_missing_ca_file_is_named(environ):
+    (name,) = environ
     with pytest.raises(Usage, match=f"{name}: there is no file /none"):
-        trusted(given)
+        trusted(environ)

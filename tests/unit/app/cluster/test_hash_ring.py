@@ -18,7 +18,7 @@ def member(name, group=GROUP, drivers=(DRIVER,)):
 
 
 rings = st.lists(names, min_size=2, max_size=8, unique=True).map(
-    lambda chosen: [member(name) for name in chosen]
+    lambda drawn_names: [member(name) for name in drawn_names]
 )
 
 
@@ -28,24 +28,24 @@ def owned(ring, nodes):
 
 @given(rings, nodes)
 def test_only_the_nodes_of_a_stopped_conductor_move(ring, nodes):
-    before = owned(ring, nodes)
-    gone, rest = ring[0], ring[1:]
-    after = owned(rest, nodes)
-    assert {node for node in nodes if before[node] != after[node]} == {
-        node for node in nodes if before[node] == gone.name
+    old_owners = owned(ring, nodes)
+    leaver, remainder = ring[0], ring[1:]
+    new_owners = owned(remainder, nodes)
+    assert {node for node in nodes if old_owners[node] != new_owners[node]} == {
+        node for node in nodes if old_owners[node] == leaver.name
     }
 
 
 @given(rings, nodes)
 def test_a_new_conductor_takes_nodes_and_moves_none_between_the_others(ring, nodes):
-    joined, others = ring[0], ring[1:]
-    before, after = owned(others, nodes), owned(ring, nodes)
-    assert all(after[node] in (before[node], joined.name) for node in nodes)
+    joined, members = ring[0], ring[1:]
+    old_owners, new_owners = owned(members, nodes), owned(ring, nodes)
+    assert all(new_owners[node] in (old_owners[node], joined.name) for node in nodes)
 
 
 @given(rings, st.uuids().map(str), st.randoms())
 def test_the_owner_is_independent_of_the_order_and_the_incarnations_of_members(ring, node, random):
-    shuffled = [replace(each, incarnation="newer") for each in ring]
+    shuffled = [replace(conductor, incarnation="newer") for conductor in ring]
     random.shuffle(shuffled)
     assert owned(ring, [node]) == owned(shuffled, [node])
 

@@ -66,8 +66,8 @@ def of_oslo(path):
 
 def test_values_and_references_are_those_of_oslo_config(conf):
     path = conf(REFERENCES)
-    found = {finding.place: finding for finding in ironic_report.examine(path)}
-    assert of_oslo(path) == {place: found[place].value for place in PLACES}
+    findings = {finding.place: finding for finding in ironic_report.examine(path)}
+    assert of_oslo(path) == {place: findings[place].value for place in PLACES}
 
 
 def test_an_ironic_conf_sets_the_service(conf):

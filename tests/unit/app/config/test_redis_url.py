@@ -70,8 +70,8 @@ def test_the_sentinels_of_a_url():
     assert (("a", 26379), ("b", 7000), ("::1", 26379)) == address.hosts
     assert ("main", 2, "u", "p") == (address.master, address.db, address.username, address.password)
     options = address.sentinel_options(3)
-    limits = {"socket_connect_timeout": 1, "socket_timeout": 1, "retry": None}
-    assert limits | {"password": "s"} == options, "they share the seconds"
+    timeouts = {"socket_connect_timeout": 1, "socket_timeout": 1, "retry": None}
+    assert timeouts | {"password": "s"} == options, "they share the seconds"
     assert address == parse("redis+sentinel://u:p@a,b:7000,[::1]/main/2?sentinel_password=s")
 
 

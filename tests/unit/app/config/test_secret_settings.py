@@ -22,7 +22,7 @@ def test_a_secret_is_read_from_the_file_that_a_variable_names(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("environ", "why"),
+    ("environ", "message"),
     [
         ({"INGOT_BROKER_URL_FILE": "/no/such"}, "INGOT_BROKER_URL_FILE: /no/such: No such file"),
         ({"INGOT_BROKER_URL_FILE": "/"}, "INGOT_BROKER_URL_FILE: /: Is a directory"),
@@ -34,8 +34,8 @@ def test_a_secret_is_read_from_the_file_that_a_variable_names(tmp_path):
         ({"INGOT_KEYSTONE_AUTHTOKEN_PASSWORD": "change-me"}, "replace it by a secret of your own"),
     ],
 )
-def test_an_unusable_secret_is_refused_with_its_setting(environ, why):
-    with pytest.raises(SettingsError, match=why):
+def test_an_unusable_secret_is_refused_with_its_setting(environ, message):
+    with pytest.raises(SettingsError, match=message):
         load(environ)
 
 
@@ -157,18 +157,18 @@ def test_no_refusal_of_a_url_has_a_part_of_its_password(name, url, character):
         return
     if name == "INGOT_DATABASE_CONNECTION":  # accepted: then all of it is known as the password
         try:
-            shown = engine_url(settings.database.connection).render_as_string()
+            text = engine_url(settings.database.connection).render_as_string()
         except ValueError as error:
-            shown = str(error)
-        assert not [part for part in PARTS if part in shown]
+            text = str(error)
+        assert not [part for part in PARTS if part in text]
     if name == "INGOT_BROKER_URL":
         parsed = redis_url.parse(settings.broker.url)
         assert not [
             part for part in PARTS if part in f"{parsed.hosts} {parsed.path} {parsed.master}"
         ]
     if name == "INGOT_BROKER_MESSAGES_URL":
-        shown = Connection(settings.broker.messages_url).as_uri()
-        assert not [part for part in PARTS if part in shown]
+        text = Connection(settings.broker.messages_url).as_uri()
+        assert not [part for part in PARTS if part in text]
 
 
 @pytest.mark.parametrize(

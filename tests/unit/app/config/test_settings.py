@@ -62,7 +62,7 @@ def test_options_have_ironics_groups():
     ],
 )
 def test_the_environment_is_read_by_the_type_of_the_option(name, text, expected):
-    (option,) = [each for each in options.options(Settings) if each.variable == name]
+    (option,) = [candidate for candidate in options.options(Settings) if candidate.variable == name]
     assert expected == load({name: text}).options()[option.group][option.name]
 
 
@@ -298,10 +298,12 @@ def test_a_deprecated_name_is_used_with_a_warning_unless_the_current_one_is_set(
 
 
 def test_no_option_is_both_used_and_unused_and_no_variable_sets_two():
-    known = list(options.options(Settings))
-    variables = [each.variable for each in known]
+    all_options = list(options.options(Settings))
+    variables = [option.variable for option in all_options]
     assert sorted(set(variables)) == sorted(variables)
-    both = [str(each) for each in known if each.name in IRONIC_ONLY.get(each.group, ())]
+    both = [
+        str(option) for option in all_options if option.name in IRONIC_ONLY.get(option.group, ())
+    ]
     assert [] == both
 
 
@@ -320,17 +322,17 @@ def test_the_description_shows_all_values_except_secrets():
             "INGOT_KEYSTONE_AUTHTOKEN_PASSWORD": "hush",
         }
     )
-    described = {(each.group, each.name): each for each in describe(settings)}
+    described = {(entry.group, entry.name): entry for entry in describe(settings)}
     assert len(list(options.options(Settings))) == len(described)
-    shown = described["database", "connection"]
+    connection = described["database", "connection"]
     assert ("postgresql://ingot:******@db/ingot", "INGOT_DATABASE_CONNECTION") == (
-        shown.value,
-        shown.origin,
+        connection.value,
+        connection.origin,
     )
     assert "redis://:******@redis:6379/0" == described["broker", "url"].value
     assert "******" == described["keystone_authtoken", "password"].value
-    assert "hush" not in str([each.value for each in described.values()])
-    assert all(each.help for each in described.values())
+    assert "hush" not in str([entry.value for entry in described.values()])
+    assert all(entry.help for entry in described.values())
 
 
 def test_every_setting_is_read_by_the_code():
@@ -357,10 +359,12 @@ def test_every_setting_is_read_by_the_code():
     unread = [
         str(option)
         for option in options.options(Settings)
-        if not any(re.fullmatch(known, f"{option.group}.{option.name}") for known in read_together)
+        if not any(
+            re.fullmatch(pattern, f"{option.group}.{option.name}") for pattern in read_together
+        )
         and not any(
-            option.name in found and found & {option.group, attributes[option.group]}
-            for found in words.values()
+            option.name in file_words and file_words & {option.group, attributes[option.group]}
+            for file_words in words.values()
         )
     ]
     assert [] == unread
@@ -387,10 +391,10 @@ def _sources():
 
 def _words(path):
     """Attributes, strings and names in a file, without its docstrings."""
-    found = set()
+    words = set()
     for node in ast.walk(ast.parse(path.read_text())):
         for field in ("attr", "id", "arg", "value"):
             word = getattr(node, field, None)
             if isinstance(word, str):
-                found.add(word)
-    return found
+                words.add(word)
+    return words

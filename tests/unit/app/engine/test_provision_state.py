@@ -154,6 +154,6 @@ def test_the_agent_of_a_flow_that_continues_is_kept():
 
 
 def test_a_token_made_for_the_boot_media_outlives_a_power_cycle():
-    gone = agent(pregenerated=True)
-    forget_agent(gone)
-    assert (None, "t" * 32, 4) == (gone.url, gone.token, gone.heartbeats)
+    record = agent(pregenerated=True)
+    forget_agent(record)
+    assert (None, "t" * 32, 4) == (record.url, record.token, record.heartbeats)

@@ -46,9 +46,9 @@ def with_inspector(**values):
     return {**OPTIONS, "inspector": {**OPTIONS["inspector"], **values}}
 
 
-def run(found, names, options=OPTIONS, ports=(), **plugin_data):
+def run(facts, names, options=OPTIONS, ports=(), **plugin_data):
     material = Material(node={"properties": {"capabilities": "a:1"}}, ports=ports)
-    subject = Subject.of(material, found, plugin_data)
+    subject = Subject.of(material, facts, plugin_data)
     hooks.run(names, subject, options)
     return subject
 
@@ -73,8 +73,8 @@ def test_all_facts_of_an_inventory_become_properties():
     ],
 )
 def test_the_setting_selects_the_interfaces_that_become_ports(add_ports, pxe, names):
-    found = inventory(boot={"pxe_interface": pxe})
-    subject = run(found, ["validate-interfaces"], with_inspector(add_ports=add_ports))
+    facts = inventory(boot={"pxe_interface": pxe})
+    subject = run(facts, ["validate-interfaces"], with_inspector(add_ports=add_ports))
     assert names == list(subject.plugin_data["valid_interfaces"])
     assert ["eth0", "eth1", "eth2"] == list(subject.plugin_data["all_interfaces"])
 
@@ -83,9 +83,9 @@ def test_the_setting_selects_the_interfaces_that_become_ports(add_ports, pxe, na
     "reported", ["00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "01:80:c2:00:00:0e", "52:54:00:aa:00"]
 )
 def test_an_agents_interface_without_an_address_of_a_station_gets_no_port(reported):
-    found = inventory(boot={})
-    found["interfaces"][1]["mac_address"] = reported
-    subject = run(found, ["validate-interfaces", "ports"], with_inspector(add_ports="all"))
+    facts = inventory(boot={})
+    facts["interfaces"][1]["mac_address"] = reported
+    subject = run(facts, ["validate-interfaces", "ports"], with_inspector(add_ports="all"))
     assert ["52:54:00:aa:00:02", "52:54:00:aa:00:03"] == [port["address"] for port in subject.ports]
     assert {"eth0", "ib0"} == subject.plugin_data["ignored_interfaces"].keys()
 
@@ -99,18 +99,18 @@ def test_a_report_without_usable_interfaces_names_what_is_wrong_with_each():
 
 
 def test_ports_are_marked_and_those_with_a_vif_are_kept():
-    def port(address, **more):
-        return {"uuid": address, "address": address, "extra": {}, "pxe_enabled": True, **more}
+    def port(address, **fields):
+        return {"uuid": address, "address": address, "extra": {}, "pxe_enabled": True, **fields}
 
     ports = [port("52:54:00:aa:00:02"), port("52:54:00:aa:00:09", bound=True), port("52:54:00:0a")]
     names = ["validate-interfaces", "ports"]
     subject = run(inventory(), names, with_inspector(keep_ports="added"), ports)
     assert [("52:54:00:aa:00:09", False), ("52:54:00:aa:00:01", True)] == [
-        (each["address"], each["pxe_enabled"]) for each in subject.ports
+        (entry["address"], entry["pxe_enabled"]) for entry in subject.ports
     ]
     assert {"client-id": "ff:01"} == subject.ports[-1]["extra"]
     subject = run(inventory(), names, with_inspector(update_pxe_enabled=False), ports)
-    assert [True] * 4 == [each["pxe_enabled"] for each in subject.ports]
+    assert [True] * 4 == [entry["pxe_enabled"] for entry in subject.ports]
 
 
 def test_a_physical_network_is_found_by_addresses():
@@ -122,12 +122,12 @@ def test_a_physical_network_is_found_by_addresses():
 
 
 def test_the_switch_of_a_port_is_read_from_lldp():
-    found = inventory()
-    found["interfaces"][2]["lldp"] = [[1, "04aabbccddeeff"], [2, "05" + b"Ethernet1/7".hex()],
+    facts = inventory()
+    facts["interfaces"][2]["lldp"] = [[1, "04aabbccddeeff"], [2, "05" + b"Ethernet1/7".hex()],
                                       [5, b"tor-1".hex()], [2, "zz"], [0, ""], [9, "00"]]  # fmt: skip
     raw = {"eth0": [[1, "04aabbccddee01"], [2, "03aabbccddee02"], [5, "ff00"]]}
     names = ["validate-interfaces", "ports", "local-link-connection"]
-    subject = run(found, names, with_inspector(add_ports="all"), lldp_raw=raw)
+    subject = run(facts, names, with_inspector(add_ports="all"), lldp_raw=raw)
     assert [
         {"switch_id": "aa:bb:cc:dd:ee:01", "port_id": "aa:bb:cc:dd:ee:02"},
         {"switch_id": "aa:bb:cc:dd:ee:ff", "port_id": "Ethernet1/7", "switch_info": "tor-1"},
@@ -147,8 +147,8 @@ def test_all_lldp_values_are_kept_by_name():
         [127, dot1 + "070300000009"], [127, dot3 + "010300" + "030010"], [127, dot3 + "0405dc"],
         [127, dot3 + "0103000103e7"], [127, "ffffff01"], [127, ""], [0, ""], [99, "00"], "nonsense",
     ]  # fmt: skip
-    found = inventory()
-    subject = run(found, ["parse-lldp"], lldp_raw={"eth0": packet, "eth1": [], "gone": packet})
+    facts = inventory()
+    subject = run(facts, ["parse-lldp"], lldp_raw={"eth0": packet, "eth1": [], "gone": packet})
     assert {"eth0"} == set(subject.plugin_data["parsed_lldp"])
     assert {
         "switch_chassis_id": "192.0.2.1",
@@ -224,7 +224,7 @@ def test_device_files_of_settings_are_checked_at_start(tmp_path, name, value, me
 
 
 @pytest.mark.parametrize(
-    ("data", "strict", "extra", "left"),
+    ("data", "strict", "extra", "remainder"),
     [
         ([["cpu", "physical_0", "cores", "4"], ["cpu", "physical_0", "model", "x"]], True,
          {"cpu": {"physical_0": {"cores": 4, "model": "x"}}}, None),
@@ -235,16 +235,16 @@ def test_device_files_of_settings_are_checked_at_start(tmp_path, name, value, me
         (None, True, None, None),
     ],
 )  # fmt: skip
-def test_facts_of_hardware_detect_are_nested_for_rules(data, strict, extra, left):
-    told = {} if data is None else {"data": data}
+def test_facts_of_hardware_detect_are_nested_for_rules(data, strict, extra, remainder):
+    plugin_data = {} if data is None else {"data": data}
     subject = run(
-        inventory(), ["extra-hardware"], with_inspector(extra_hardware_strict=strict), **told
+        inventory(), ["extra-hardware"], with_inspector(extra_hardware_strict=strict), **plugin_data
     )
-    assert (extra, left) == (subject.plugin_data.get("extra"), subject.plugin_data.get("data"))
+    assert (extra, remainder) == (subject.plugin_data.get("extra"), subject.plugin_data.get("data"))
 
 
 @pytest.mark.parametrize(
-    ("before", "serials", "known", "root"),
+    ("earlier_serials", "serials", "properties", "root"),
     [
         (None, ["a"], {}, None),
         (["a"], ["a", "b"], {}, {"serial": "b"}),
@@ -253,12 +253,14 @@ def test_facts_of_hardware_detect_are_nested_for_rules(data, strict, extra, left
         (["a"], ["a", "b"], {"root_device": {"name": "/dev/sda"}}, {"name": "/dev/sda"}),
     ],
 )
-def test_the_new_disk_of_a_raid_is_the_root_device(before, serials, known, root):
+def test_the_new_disk_of_a_raid_is_the_root_device(earlier_serials, serials, properties, root):
     def disks(names):
         return {"disks": [{"serial": name} for name in names] + [{"name": "/dev/x"}]}
 
-    earlier = None if before is None else disks(before)
-    subject = Subject.of(Material(node={"properties": known}, before=earlier), disks(serials), {})
+    earlier = None if earlier_serials is None else disks(earlier_serials)
+    subject = Subject.of(
+        Material(node={"properties": properties}, before=earlier), disks(serials), {}
+    )
     hooks.run(["raid-device"], subject, OPTIONS)
     assert root == subject.node["properties"].get("root_device")
 
@@ -318,16 +320,16 @@ def test_a_bmc_reports_the_hardware_of_a_machine_that_is_off(simulator):
     )
     it.driver.inspect.inspect_hardware(it)
     process(it)
-    found = it.reports["findings"]
+    findings = it.reports["findings"]
     assert {
         "owner": "me", "cpus": 8, "memory_mb": 32 * 1024, "cpu_arch": "x86_64",
         "local_gb": 893, "capabilities": "boot_mode:uefi",
-    } == found.node["properties"]  # fmt: skip
-    assert list(machine.macs) == [port["address"] for port in found.ports]
+    } == findings.node["properties"]  # fmt: skip
+    assert list(machine.macs) == [port["address"] for port in findings.ports]
     cpu = {"count": 8, "socket_count": 1, "model_name": "Simulated CPU", "frequency": 2400}
-    assert {**cpu, "architecture": "x86_64"} == found.inventory["cpu"]
-    assert [960 * 10**9] * 4 == [disk["size"] for disk in found.inventory["disks"]]
-    assert "SIM-0000" == found.inventory["system_vendor"]["serial_number"]
+    assert {**cpu, "architecture": "x86_64"} == findings.inventory["cpu"]
+    assert [960 * 10**9] * 4 == [disk["size"] for disk in findings.inventory["disks"]]
+    assert "SIM-0000" == findings.inventory["system_vendor"]["serial_number"]
     assert "Off" == machine.power
     assert list(machine.macs) == it.driver.management.mac_addresses(it)
 

@@ -176,11 +176,11 @@ def test_rules_see_the_changes_of_earlier_rules_and_run_only_if_their_conditions
     def setting(path, value):
         return {"op": "set-attribute", "args": {"path": path, "value": value}}
 
-    seen = {"op": "eq", "args": ["{node.extra.first}", "yes"]}
+    condition = {"op": "eq", "args": ["{node.extra.first}", "yes"]}
     table = [
         {"uuid": "1", "actions": [setting("extra/first", "yes")]},
-        {"uuid": "2", "actions": [setting("extra/second", "yes")], "conditions": [seen]},
-        {"uuid": "3", "actions": [setting("extra/third", 1)], "conditions": [seen, {
+        {"uuid": "2", "actions": [setting("extra/second", "yes")], "conditions": [condition]},
+        {"uuid": "3", "actions": [setting("extra/third", 1)], "conditions": [condition, {
             "op": "!eq", "args": [1, 1]}]},
     ]  # fmt: skip
     rules.apply(table, subject, "always")
@@ -188,20 +188,20 @@ def test_rules_see_the_changes_of_earlier_rules_and_run_only_if_their_conditions
 
 
 @pytest.mark.parametrize(
-    ("mask", "sensitive", "seen"),
+    ("mask", "sensitive", "text"),
     [
         ("always", True, "***"), ("always", False, "***"), ("never", False, "secret"),
         ("sensitive", True, "secret"), ("sensitive", False, "***"),
     ],
 )  # fmt: skip
-def test_secrets_are_hidden_from_rules_by_setting(subject, mask, sensitive, seen):
+def test_secrets_are_hidden_from_rules_by_setting(subject, mask, sensitive, text):
     action = {"op": "set-plugin-data", "args": ["seen", "{inventory.password}"]}
     applied(subject, action, mask=mask, sensitive=sensitive)
-    assert seen == subject.plugin_data["seen"]
+    assert text == subject.plugin_data["seen"]
 
 
 @pytest.mark.parametrize(
-    ("kind", "each", "message"),
+    ("kind", "rule", "message"),
     [
         ("conditions", {}, "op and args"),
         ("conditions", {"op": "odd", "args": []}, "none of eq, lt"),
@@ -217,8 +217,8 @@ def test_secrets_are_hidden_from_rules_by_setting(subject, mask, sensitive, seen
         ("actions", {"op": "fail", "args": ["x"], "multiple": "any"}, "multiple: unknown"),
     ],
 )
-def test_an_invalid_rule_is_refused_with_the_reason(kind, each, message):
-    (wrong,) = rules.problems({kind: [each]})
+def test_an_invalid_rule_is_refused_with_the_reason(kind, rule, message):
+    (wrong,) = rules.problems({kind: [rule]})
     assert wrong.startswith(f"{kind}/0: ")
     assert message in wrong
 
@@ -250,15 +250,15 @@ def test_rules_of_a_file_may_have_any_priority_and_get_uuids(tmp_path):
 
 
 def test_an_api_call_has_its_headers_and_is_retried(subject):
-    seen = []
+    calls = []
 
     class Once(Handler):
         def do_GET(self):
-            seen.append((self.path, self.headers["X-Token"]))
-            self.answer(503 if len(seen) == 1 else 200)
+            calls.append((self.path, self.headers["X-Token"]))
+            self.answer(503 if len(calls) == 1 else 200)
 
     with serving(Once) as server:
         url = f"{server.url}/{{node.name}}"
         args = {"url": url, "headers": {"X-Token": "t"}, "backoff_factor": 0}
         applied(subject, {"op": "api-call", "args": args})
-    assert [("/n1", "t")] * 2 == seen
+    assert [("/n1", "t")] * 2 == calls

@@ -68,17 +68,17 @@ def test_a_flow_declares_effects_only_for_its_own_ends(flow):
     assert aborted or not flow.on_abort
     assert Event.ABORT in MACHINE[flow.failed].moves or not flow.on_abandon
     faults = {Effect.SET_FAULT, Effect.SET_FAULT_IF_ATTEMPTED, Effect.CLEAR_FAULT}
-    named = {*flow.on_done, *flow.on_fail, *flow.on_abort, *flow.on_abandon}
-    assert flow.fault or not named & faults
+    effects = {*flow.on_done, *flow.on_fail, *flow.on_abort, *flow.on_abandon}
+    assert flow.fault or not effects & faults
 
 
 def test_every_effect_is_named_by_a_flow_and_has_its_function():
-    named = {
+    effects = {
         effect
         for flow in FLOWS
         for effect in (*flow.on_done, *flow.on_fail, *flow.on_abort, *flow.on_abandon)
     }
-    assert named == set(Effect) == set(provision_state._APPLY)
+    assert effects == set(Effect) == set(provision_state._APPLY)
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,15 @@ def test_every_kind_of_operation_belongs_to_one_flow_or_leaves_the_provision_sta
 
 def test_every_step_flow_is_run_by_one_flow():
     assert set(Flow) == {flow.step_flow for flow in FLOWS} - {None}
-    assert [flows.of_steps(each).step_flow for each in Flow] == list(Flow)
+    assert [flows.of_steps(step_flow).step_flow for step_flow in Flow] == list(Flow)
 
 
 def test_the_frames_of_drivers_are_those_of_flows():
-    registry = load_drivers(HARDWARE_TYPES, [each.name for each in HARDWARE_TYPES], INTERFACES)
-    deploys = [each for kinds in registry.types.values() for each in kinds["deploy"].values()]
-    framed = {name for each in deploys for name in each.frames}
+    registry = load_drivers(HARDWARE_TYPES, [kind.name for kind in HARDWARE_TYPES], INTERFACES)
+    deploys = [
+        interface for kinds in registry.types.values() for interface in kinds["deploy"].values()
+    ]
+    framed = {name for interface in deploys for name in interface.frames}
     assert framed == {flow.name for flow in FLOWS} - {flows.VERIFY.name, flows.INSPECT.name}
 
 
@@ -163,13 +165,13 @@ def test_every_failure_code_has_a_hint_or_is_listed_as_having_none():
 
 
 def test_no_failure_code_is_a_bare_string():
-    found = [
+    places = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for folder in ("app", "drivers", "workers")
         for path in (ROOT / folder).rglob("*.py")
         for node in bare_codes(ast.parse(path.read_text()))
     ]
-    assert [] == found
+    assert [] == places
 
 
 def bare_codes(tree):
@@ -187,9 +189,9 @@ def bare_codes(tree):
                 codes += node.args[place : place + 1]
                 yield from (code for code in codes if isinstance(code, ast.Constant))
         elif isinstance(node, ast.ClassDef) and any("Error" in ast.unparse(b) for b in node.bases):
-            for each in node.body:
-                if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "code":
-                    yield from [each.value] if isinstance(each.value, ast.Constant) else []
+            for child in node.body:
+                if isinstance(child, ast.Assign) and ast.unparse(child.targets[0]) == "code":
+                    yield from [child.value] if isinstance(child.value, ast.Constant) else []
 
 
 def test_a_bare_code_is_found():

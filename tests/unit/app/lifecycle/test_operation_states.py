@@ -74,13 +74,13 @@ def written_states(tree):
 
 
 def test_only_the_module_of_the_table_writes_the_state_of_an_operation_or_a_step():
-    found = {
-        (str(path.relative_to(ROOT)), what)
+    writes = {
+        (str(path.relative_to(ROOT)), table)
         for folder in ("app", "workers")
         for path in (ROOT / folder).rglob("*.py")
-        for what in written_states(ast.parse(path.read_text()))
+        for table in written_states(ast.parse(path.read_text()))
     }
-    assert found == {
+    assert writes == {
         ("app/lifecycle/operation_states.py", "operation"),
         ("app/lifecycle/operation_states.py", "step"),
         ("workers/conductor/claims.py", "values"),  # with `sole_move`

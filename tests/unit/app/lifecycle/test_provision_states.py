@@ -60,9 +60,9 @@ def test_every_event_in_every_state_is_a_row_or_is_refused(state, event):
         assert moved.provision_updated_at is None
         return
     move(SESSION, moved, event)
-    after = FROZEN[state, event]
-    assert after == moved.provision_state
-    assert (MACHINE[after].kind is Kind.STABLE) == (moved.target_provision_state is None)
+    new_state = FROZEN[state, event]
+    assert new_state == moved.provision_state
+    assert (MACHINE[new_state].kind is Kind.STABLE) == (moved.target_provision_state is None)
     assert moved.provision_updated_at is not None
 
 
@@ -127,20 +127,20 @@ def test_every_state_can_be_reached_and_left_again():
 
 def walk(start, *events, target=None):
     """Return (state, target) after each event; target: that of the first event."""
-    moved, seen = node(start), []
+    moved, pairs = node(start), []
     for event in events:
         move(SESSION, moved, event, target)
         target = None
-        seen.append((moved.provision_state, moved.target_provision_state))
-    return seen
+        pairs.append((moved.provision_state, moved.target_provision_state))
+    return pairs
 
 
 def test_a_manual_clean_has_the_target_manageable_until_it_ends():
-    seen = walk(
+    pairs = walk(
         S.MANAGEABLE, E.CLEAN, E.WAIT, E.HOLD, E.UNHOLD, E.RESUME, E.FAIL, target=S.MANAGEABLE
     )
-    assert {S.MANAGEABLE} == {target for _, target in seen}
-    assert S.CLEAN_FAIL == seen[-1][0]
+    assert {S.MANAGEABLE} == {target for _, target in pairs}
+    assert S.CLEAN_FAIL == pairs[-1][0]
     assert (S.MANAGEABLE, None) == walk(S.MANAGEABLE, E.CLEAN, E.MANAGE, target=S.MANAGEABLE)[-1]
 
 

@@ -76,8 +76,8 @@ def test_a_new_process_does_not_continue_the_level_of_one_that_was_killed(sample
 
 def test_the_files_of_a_process_have_their_blocks_before_the_disk_is_full(samples):
     for path in Path(os.environ[recording.DIRECTORY]).glob("*.db"):
-        found = path.stat()
-        assert found.st_blocks * 512 >= found.st_size > 100_000, path
+        status = path.stat()
+        assert status.st_blocks * 512 >= status.st_size > 100_000, path
 
 
 def test_a_process_that_gets_no_space_runs_without_metrics(tmp_path, monkeypatch, capsys):

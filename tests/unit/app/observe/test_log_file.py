@@ -38,12 +38,12 @@ def test_lines_go_to_both_places_on_request(tmp_path, error_output):
     assert "step.finished" in error_output()
 
 
-@pytest.mark.parametrize("how", ["rename", "remove"])
-def test_the_file_is_opened_again_by_each_process_after_a_rotation(tmp_path, error_output, how):
+@pytest.mark.parametrize("action", ["rename", "remove"])
+def test_the_file_is_opened_again_by_each_process_after_a_rotation(tmp_path, error_output, action):
     path = tmp_path / "log"
     log.write_to(path)
     log.get("a").info("before.rotation")
-    (path.rename(tmp_path / "log.1") if how == "rename" else path.unlink())
+    (path.rename(tmp_path / "log.1") if action == "rename" else path.unlink())
     child = os.fork()
     if not child:
         log.get("a").info("in.child")
@@ -51,7 +51,7 @@ def test_the_file_is_opened_again_by_each_process_after_a_rotation(tmp_path, err
     assert 0 == os.waitpid(child, 0)[1]
     log.get("a").info("after.rotation")
     assert ["in.child", "after.rotation"] == written(path)
-    if how == "rename":
+    if action == "rename":
         assert ["before.rotation"] == written(tmp_path / "log.1")
 
 

@@ -116,11 +116,11 @@ class WorldHardware(HardwareType):
 
 @cache
 def loaded():
-    found = runtime()
-    found.drivers = load([*HARDWARE_TYPES, WorldHardware], enabled_interfaces=INTERFACES | {
+    instance = runtime()
+    instance.drivers = load([*HARDWARE_TYPES, WorldHardware], enabled_interfaces=INTERFACES | {
         kind: (*INTERFACES[kind], "world") for kind in ("power", "boot", "network")
     })  # fmt: skip
-    return found
+    return instance
 
 
 @pytest.fixture
@@ -222,8 +222,8 @@ def test_without_changes_of_networks_they_stand_in_the_way_of_nothing(ours):
     ],
 )
 def test_every_deploy_interface_has_conditions(ours, deploy, steps, reason):
-    found = wrong(ours, *steps, deploy=deploy)
-    assert (found == []) if reason is None else (reason in "; ".join(found))
+    reasons = wrong(ours, *steps, deploy=deploy)
+    assert (reasons == []) if reason is None else (reason in "; ".join(reasons))
 
 
 def test_an_in_band_step_beside_a_boot_volume_needs_the_step_that_boots_the_agent(ours):
@@ -252,12 +252,12 @@ def requested(ours, flow, *labels, raid="no-raid", ramdisk=True):
     target = targets.build(ours, planned, (), AgentRecord(steps=listed))
     steps = [asked(*reversed(label.split("."))) for label in labels]
     steps = [
-        {**each, "interface": label.split(".")[0]}
-        for each, label in zip(steps, labels, strict=True)
+        {**entry, "interface": label.split(".")[0]}
+        for entry, label in zip(steps, labels, strict=True)
     ]
-    for each, label in zip(steps, labels, strict=True):
-        each["step"] = label.split(".")[1]
-        del each["priority"]
+    for entry, label in zip(steps, labels, strict=True):
+        entry["step"] = label.split(".")[1]
+        del entry["priority"]
     request = requested_steps.Request(steps, disable_ramdisk=not ramdisk)
     rows = planning.in_requested_order(flow, ours, planned, target, request)
     return plan_conditions.problems(target, flows.of_steps(flow), rows)
@@ -279,12 +279,12 @@ def requested(ours, flow, *labels, raid="no-raid", ramdisk=True):
     ],
 )
 def test_what_the_agent_runs_does_not_follow_a_power_off(ours, labels, refused):
-    found = requested(ours, Flow.CLEAN, *labels, raid="agent")
+    reasons = requested(ours, Flow.CLEAN, *labels, raid="agent")
     expected = (
         f"{refused} needs the agent running, but power.power_off before it leaves the machine off;"
         " power_on or reboot between them starts the machine"
     )
-    assert found == ([] if refused is None else [expected])
+    assert reasons == ([] if refused is None else [expected])
 
 
 def test_a_service_does_not_end_with_the_machine_off(ours):
@@ -466,9 +466,12 @@ MOVES = st.dictionaries(st.sampled_from(sorted(CORE)), PLACES, max_size=2)
 OTHERS = st.lists(st.tuples(st.sampled_from((*RESERVED, "tune")), st.integers(1, 120)), max_size=2)
 
 
-def judge(moves, others, monkeypatch):
+def judge(moves, other_steps, monkeypatch):
     """Return whether a deployment is accepted; it must work, then."""
-    steps = [*moves.items(), *(each for each in others if each[0] != "tune" or 41 <= each[1] <= 99)]
+    steps = [
+        *moves.items(),
+        *(pair for pair in other_steps if pair[0] != "tune" or 41 <= pair[1] <= 99),
+    ]
     target, rows = deployment(loaded(), steps)
     if plan_conditions.problems(target, flows.DEPLOY, rows):
         return False

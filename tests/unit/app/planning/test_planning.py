@@ -100,9 +100,13 @@ def runtime(**environ):
 
 
 def node(driver="acme", **fields):
-    given = {name: {} for name in ("driver_info", "instance_info", "properties", "extra")}
+    documents = {name: {} for name in ("driver_info", "instance_info", "properties", "extra")}
     return Node(
-        uuid="n", driver=driver, driver_internal_info={}, disable_power_off=False, **given | fields
+        uuid="n",
+        driver=driver,
+        driver_internal_info={},
+        disable_power_off=False,
+        **documents | fields,
     )
 
 
@@ -235,8 +239,8 @@ def test_a_change_of_power_and_a_call_are_one_step_with_its_arguments():
     ]
 
 
-def agent_step(interface, name, priority, **more):
-    return {"interface": interface, "step": name, "priority": priority, **more}
+def agent_step(interface, name, priority, **fields):
+    return {"interface": interface, "step": name, "priority": priority, **fields}
 
 
 REPORTED = [
@@ -255,12 +259,12 @@ def replanned(ours):
         url="https://agent", token="t", steps={"clean": REPORTED}, hardware_manager_version={}
     )
     target = targets.build(ours, planned, (), agent)
-    rest = planning.clean(ours, planned, target)[2:]
-    return rest, planning.with_agent_steps(ours, target, Flow.CLEAN, rest)
+    old_rows = planning.clean(ours, planned, target)[2:]
+    return old_rows, planning.with_agent_steps(ours, target, Flow.CLEAN, old_rows)
 
 
 def test_the_agents_steps_are_merged_into_the_flow_before_the_closing_frame():
-    rest, rows = replanned(runtime())
+    old_rows, rows = replanned(runtime())
     assert [
         "deploy.erase_devices_metadata",
         *CLEAN_STEPS[:5],
@@ -273,7 +277,7 @@ def test_the_agents_steps_are_merged_into_the_flow_before_the_closing_frame():
     assert [(True, True), (False, False)] == [
         (row.abortable, row.reboot_requested) for row in theirs
     ]
-    assert not set(map(id, rest)) & set(map(id, rows)), "the old rows are deleted, not moved"
+    assert not set(map(id, old_rows)) & set(map(id, rows)), "the old rows are deleted, not moved"
 
 
 def test_settings_give_the_agents_steps_other_priorities():
@@ -307,23 +311,25 @@ def reserved_step(name, priority):
 
 
 @pytest.mark.parametrize(
-    ("own", "into_agent"),
+    ("agent_priority", "into_agent"),
     [(45, {90: True, 50: True, 30: False}), (0, {90: True, 50: False, 30: False})],
 )
-def test_a_reboot_in_a_deployment_boots_the_agent_if_a_later_step_is_the_agents(own, into_agent):
+def test_a_reboot_in_a_deployment_boots_the_agent_if_a_later_step_is_the_agents(
+    agent_priority, into_agent
+):
     ours, planned = runtime(), node(deploy_interface="direct", driver="fake-hardware")
-    listed = {"deploy": [agent_step("deploy", "tune", own)]}
+    listed = {"deploy": [agent_step("deploy", "tune", agent_priority)]}
     agent = AgentRecord(url="https://agent", token="t", steps=listed, hardware_manager_version={})
-    asked = [reserved_step("reboot", priority) for priority in (150, *into_agent)]
+    steps = [reserved_step("reboot", priority) for priority in (150, *into_agent)]
     target = targets.build(ours, planned, (), agent)
-    rows = planning.deploy(ours, planned, target, requested_steps.Request(asked))
+    rows = planning.deploy(ours, planned, target, requested_steps.Request(steps))
     at = next(number for number, row in enumerate(rows) if row.collects)
-    begun, rest = rows[: at + 1], rows[at + 1 :]
+    begun, later_rows = rows[: at + 1], rows[at + 1 :]
     assert [False] == [row.requires_ramdisk for row in begun if row.name == "reboot"]
     assert {90: True, 50: False, 30: False} == {
-        row.priority: row.requires_ramdisk for row in rest if row.name == "reboot"
+        row.priority: row.requires_ramdisk for row in later_rows if row.name == "reboot"
     }, "as long as no step of the agent is known"
-    rows = planning.with_agent_steps(ours, target, Flow.DEPLOY, rest, asked, begun)
+    rows = planning.with_agent_steps(ours, target, Flow.DEPLOY, later_rows, steps, begun)
     assert into_agent == {
         row.priority: row.requires_ramdisk for row in rows if row.name == "reboot"
     }
@@ -336,10 +342,10 @@ def test_a_reboot_at_the_priority_of_the_instances_boot_boots_the_agent_if_it_co
     interface, into_agent
 ):
     ours, planned = runtime(), node(deploy_interface="direct", driver="fake-hardware")
-    asked = [{**reserved_step("reboot", 60), "interface": interface}]
+    steps = [{**reserved_step("reboot", 60), "interface": interface}]
     agent = AgentRecord(url="https://agent", token="t", steps={}, hardware_manager_version={})
     target = targets.build(ours, planned, (), agent)
-    rows = planning.with_agent_steps(ours, target, Flow.DEPLOY, [], asked)
+    rows = planning.with_agent_steps(ours, target, Flow.DEPLOY, [], steps)
     reboot, prepare = (
         labels(rows).index(label)
         for label in (f"{interface}.reboot", "deploy.prepare_instance_boot")
@@ -349,16 +355,16 @@ def test_a_reboot_at_the_priority_of_the_instances_boot_boots_the_agent_if_it_co
 
 def test_a_reboot_in_a_deployment_without_an_agent_boots_none():
     ours, planned = runtime(), node(deploy_interface="ramdisk", driver="fake-hardware")
-    asked = requested_steps.Request([reserved_step("reboot", 90)])
-    rows = planning.deploy(ours, planned, targets.build(ours, planned), asked)
+    request = requested_steps.Request([reserved_step("reboot", 90)])
+    rows = planning.deploy(ours, planned, targets.build(ours, planned), request)
     assert [False] == [row.requires_ramdisk for row in rows if row.name == "reboot"]
 
 
 def test_an_unknown_step_of_a_deployment_counts_as_one_of_the_agent():
     ours, planned = runtime(), node(deploy_interface="direct", driver="fake-hardware")
-    asked = [{**reserved_step("tune", 1), "interface": "deploy"}]
+    steps = [{**reserved_step("tune", 1), "interface": "deploy"}]
     rows = planning.deploy(
-        ours, planned, targets.build(ours, planned), requested_steps.Request(asked)
+        ours, planned, targets.build(ours, planned), requested_steps.Request(steps)
     )
     assert [(1, True, True)] == [
         (row.priority, row.in_band, row.requires_ramdisk) for row in rows if row.name == "tune"
@@ -369,6 +375,6 @@ def test_a_reboot_in_a_clean_with_the_agent_boots_the_agent():
     ours, planned = runtime(), node()
     agent = AgentRecord(url="https://agent", token="t", steps={}, hardware_manager_version={})
     target = targets.build(ours, planned, (), agent)
-    asked = [reserved_step("reboot", 0)]
-    rows = planning.with_agent_steps(ours, target, Flow.CLEAN, [], asked)
+    steps = [reserved_step("reboot", 0)]
+    rows = planning.with_agent_steps(ours, target, Flow.CLEAN, [], steps)
     assert [("power.reboot", True)] == [(row.label, row.requires_ramdisk) for row in rows]

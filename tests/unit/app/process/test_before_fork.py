@@ -22,10 +22,10 @@ def test_without_a_fork_each_call_makes_an_object():
 
 def test_a_forked_process_inherits_the_object_of_the_same_settings_only():
     inherited, settings = BuiltBeforeFork(made), Settings()
-    before = inherited.before_fork(settings)
-    others = replace(settings)
+    original = inherited.before_fork(settings)
+    equal_settings = replace(settings)
     pid = os.fork()
     if not pid:
-        right = inherited(settings) is before and inherited(others) is not before
+        right = inherited(settings) is original and inherited(equal_settings) is not original
         os._exit(0 if right else 1)
     assert (pid, 0) == os.waitpid(pid, 0)

@@ -37,8 +37,8 @@ print(before, after)
 
 
 def test_pages_of_libraries_are_returned_before_a_fork():
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PAGES], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    before, after = map(int, done.stdout.split())
+    before, after = map(int, process.stdout.split())
     assert after < before / 2

@@ -56,11 +56,11 @@ def test_a_request_id_has_the_trace_and_the_span_of_its_request(collector):
     span = tracing.begin_request(None)
     name = tracing.id_of(span)
     tracing.end_request(span, "GET", "/v1/nodes", 503)
-    (found,) = spans(collector, 1).values()
-    assert (f"req-{found.trace}-{found.id}", "GET /v1/nodes", True) == (
+    (sent_span,) = spans(collector, 1).values()
+    assert (f"req-{sent_span.trace}-{sent_span.id}", "GET /v1/nodes", True) == (
         name,
-        found.name,
-        found.failed,
+        sent_span.name,
+        sent_span.failed,
     )
     assert len(name) <= 64  # the column of operations
 
@@ -69,8 +69,8 @@ def test_the_work_inside_is_a_child_of_the_request(collector):
     with tracing.continued(TRACED, "task", node="n"), tracing.inside("step"):
         tracing.note(outcome="failed", failed=True)
         tracing.called("bmc.order", "bmc", "unanswered", 0.5)
-    found = spans(collector, 3)
-    task, step, call = (found[name] for name in ("task", "step", "bmc.order"))
+    sent_spans = spans(collector, 3)
+    task, step, call = (sent_spans[name] for name in ("task", "step", "bmc.order"))
     assert ("0" * 31 + "1", "0" * 15 + "2") == (task.trace, task.parent)
     assert (task.id, step.id) == (step.parent, call.parent)
     assert (False, True, True) == (task.failed, step.failed, call.failed)
@@ -82,10 +82,11 @@ def test_attributes_have_no_secrets_of_addresses_and_errors(collector):
     with pytest.raises(ValueError), tracing.continued(TRACED, "task"):  # noqa: PT012
         tracing.called("bmc.order", "https://root:calvin@bmc/redfish?token=t0k3n", "answered", 0)
         raise ValueError("calvin")
-    found = spans(collector, 2)
-    assert found["task"].failed
+    sent_spans = spans(collector, 2)
+    assert sent_spans["task"].failed
     assert (
-        "https://root:******@bmc/redfish?token=******" == found["bmc.order"].facts["server.address"]
+        "https://root:******@bmc/redfish?token=******"
+        == sent_spans["bmc.order"].facts["server.address"]
     )
     assert not any(b"calvin" in body or b"t0k3n" in body for body in collector.bodies)
 
@@ -93,15 +94,15 @@ def test_attributes_have_no_secrets_of_addresses_and_errors(collector):
 def test_long_texts_are_cut(collector):
     with tracing.continued(TRACED, "x" * 10_000, node="y" * 10_000):
         pass
-    (found,) = spans(collector, 1).values()
-    assert tracing.LONGEST_VALUE == len(found.name) == len(found.facts["ingot.node"])
+    (span,) = spans(collector, 1).values()
+    assert tracing.LONGEST_VALUE == len(span.name) == len(span.facts["ingot.node"])
 
 
 def test_an_operation_is_as_long_as_its_row_says(collector):
     began, end = datetime(2026, 1, 1, 12), datetime(2026, 1, 1, 12, 30)
     tracing.ended(TRACED, "operation clean", began, end, failed=True, code="refused")
-    found = spans(collector, 1)["operation clean"]
-    assert (1800, True, "refused") == (found.seconds, found.failed, found.facts["ingot.code"])
+    span = spans(collector, 1)["operation clean"]
+    assert (1800, True, "refused") == (span.seconds, span.failed, span.facts["ingot.code"])
 
 
 @pytest.mark.parametrize(
@@ -131,9 +132,9 @@ def test_an_endpoint_is_a_url(url):
 def test_an_endpoint_has_no_credentials(url):
     with pytest.raises(
         SettingsError, match=r"INGOT_TRACING_ENDPOINT: .* without credentials"
-    ) as found:
+    ) as refusal:
         load({"INGOT_TRACING_ENDPOINT": url})
-    assert "u:p" not in str(found.value)
+    assert "u:p" not in str(refusal.value)
 
 
 def test_a_collector_without_opentelemetry_is_refused_with_the_extra_that_has_it(monkeypatch):
@@ -141,7 +142,7 @@ def test_a_collector_without_opentelemetry_is_refused_with_the_extra_that_has_it
     traced = load({"INGOT_TRACING_ENDPOINT": "http://127.0.0.1:4318/v1/traces"})
     tracing.require(traced)
     for name in ("opentelemetry", "opentelemetry.sdk"):
-        monkeypatch.setattr(tracing, "find_spec", lambda asked, name=name: asked != name or None)
+        monkeypatch.setattr(tracing, "find_spec", lambda module, name=name: module != name or None)
         with pytest.raises(
             SettingsError, match=rf"^\[tracing\]endpoint: .*{name}: .*ingot\[otel\]"
         ):

@@ -93,5 +93,5 @@ def test_the_settings_name_the_servers(url, port, expected):
         deploy=replace(settings.deploy, http_url=url),
         metrics=replace(settings.metrics, port=port, host_ip="0.0.0.0"),
     )
-    found = listeners.listeners(settings)
-    assert expected == [(each.host, each.port, each.uses_tls) for each in found]
+    servers = listeners.listeners(settings)
+    assert expected == [(listener.host, listener.port, listener.uses_tls) for listener in servers]

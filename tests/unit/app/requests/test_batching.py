@@ -35,9 +35,9 @@ def at_once(batcher, numbers):
         return list(pool.map(batcher, numbers))
 
 
-def slow(work, most, burst=1):
+def slow(work, max_size, burst=1):
     """One batch a minute, and `burst` at once."""
-    return Batcher(work, rate=1 / LONG, burst=burst, max_size=most)
+    return Batcher(work, rate=1 / LONG, burst=burst, max_size=max_size)
 
 
 def test_occasional_items_do_not_wait(work):
@@ -99,13 +99,13 @@ def test_the_next_batch_forms_while_one_is_processed():
 
     batcher = Batcher(work, rate=1000.0, burst=1000, max_size=100)
     with ThreadPoolExecutor(4) as pool:
-        first = pool.submit(batcher, 1)
+        first_future = pool.submit(batcher, 1)
         assert begun.wait(LONG)
-        others = [pool.submit(batcher, number) for number in (2, 3, 4)]
+        other_futures = [pool.submit(batcher, number) for number in (2, 3, 4)]
         while sum(len(batch.items) for batch in [batcher._open] if batch) < 3:
             time.sleep(0.01)
         go_on.set()
-        assert [1, 2, 3, 4] == [each.result() for each in (first, *others)]
+        assert [1, 2, 3, 4] == [future.result() for future in (first_future, *other_futures)]
     assert [1, 3] == sizes
 
 

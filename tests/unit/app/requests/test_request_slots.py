@@ -19,13 +19,13 @@ from tests.support.fleet import until
 
 
 def test_the_number_of_working_threads_is_bounded():
-    turns, working, most = RequestSlots(2, 4, 8), [], []
+    turns, working, counts = RequestSlots(2, 4, 8), [], []
     gate = threading.Barrier(2, timeout=60)
 
     def work():
         with turns.hold():
             working.append(1)
-            most.append(len(working))
+            counts.append(len(working))
             gate.wait()
             working.pop()
 
@@ -35,23 +35,23 @@ def test_the_number_of_working_threads_is_bounded():
     for thread in threads:
         thread.join(60)
 
-    assert 6 == len(most)
-    assert 2 == max(most)
+    assert 6 == len(counts)
+    assert 2 == max(counts)
 
 
 def test_a_waiting_thread_gives_its_slot_to_another():
-    turns, done = RequestSlots(1, 1, 8), threading.Event()
+    turns, completion = RequestSlots(1, 1, 8), threading.Event()
 
     def work():
         with turns.hold():
-            done.set()
+            completion.set()
 
     with turns.hold():
         thread = threading.Thread(target=work)
         thread.start()
-        assert not done.wait(0.05)
+        assert not completion.wait(0.05)
         with yielding_slot():
-            assert done.wait(60)
+            assert completion.wait(60)
     thread.join(60)
 
 
@@ -121,13 +121,13 @@ def test_a_client_takes_as_many_shared_slots_as_are_free_then():
 
 def test_a_caller_takes_as_many_shared_places_as_are_free_then():
     places = SharedPlaces(4)
-    with ExitStack() as held:
+    with ExitStack() as stack:
         for caller in "aab":
-            held.enter_context(places.hold(caller))
+            stack.enter_context(places.hold(caller))
         for caller in "ab":
             with pytest.raises(Busy), places.hold(caller):
                 pass
-        held.enter_context(places.hold("c"))
+        stack.enter_context(places.hold("c"))
         with pytest.raises(Busy), places.hold("d"):
             pass
     for _ in range(2):
@@ -154,10 +154,10 @@ def waiting(slots, clients):
         order.append(client)
 
     for client in clients:
-        before = sum(map(len, slots._waiting.values()))
+        count = sum(map(len, slots._waiting.values()))
         threads.append(threading.Thread(target=wait, args=(client,)))
         threads[-1].start()
-        while sum(map(len, slots._waiting.values())) == before:
+        while sum(map(len, slots._waiting.values())) == count:
             pass
     return threads, order
 
@@ -262,19 +262,19 @@ def test_a_request_that_finds_no_place_as_its_caller_is_refused_and_leaves_nothi
 
 
 def test_a_waiting_caller_gives_its_slot_to_another():
-    turns, done = RequestSlots(1, 1, 8), threading.Event()
+    turns, completion = RequestSlots(1, 1, 8), threading.Event()
 
     def work():
         with turns.hold("a"):
             take_turn("tenant")
-            done.set()
+            completion.set()
 
     with turns.hold("a"):
         take_turn("tenant")
         thread = threading.Thread(target=work)
         thread.start()
         with yielding_slot():
-            assert done.wait(5)
+            assert completion.wait(5)
     thread.join(5)
 
 
@@ -284,13 +284,13 @@ def test_no_turn_is_taken_outside_of_a_request():
 
 def test_the_callers_of_a_group_leave_places_to_others():
     places = Places(8, 3)
-    with ExitStack() as held:
+    with ExitStack() as stack:
         for caller in ("a", "a", "b", "b"):
-            held.enter_context(places.hold(caller, "tenant"))
+            stack.enter_context(places.hold(caller, "tenant"))
         with pytest.raises(Busy), places.hold("c", "tenant"):
             pass
         for _ in range(2):
-            held.enter_context(places.hold("d", "another"))
-        held.enter_context(places.hold("operator"))
+            stack.enter_context(places.hold("d", "another"))
+        stack.enter_context(places.hold("operator"))
     assert not places._taken
     assert not places._taken_by_groups

@@ -10,10 +10,10 @@ from app.rollouts.windows import Window, ever_opens, waiting
 NIGHT = Window("0 22 * * MON-FRI", "Europe/Berlin", 360)
 
 
-def opening(time, *chosen, **strategy):
+def opening(time, *choices, **strategy):
     """Return None if nodes may be started at a time, else the time of the next opening."""
     documents = [
-        {"cron": window.cron, "zone": window.zone, "minutes": window.minutes} for window in chosen
+        {"cron": window.cron, "zone": window.zone, "minutes": window.minutes} for window in choices
     ]
     wait = waiting({"windows": documents, **strategy}, datetime.fromisoformat(time))
     return wait and wait.until.isoformat(" ", "minutes")
@@ -62,7 +62,7 @@ def test_a_window_at_a_change_of_the_clocks(window, day, expected):
     ]  # fmt: skip
     texts = [f"{index // 60:02}:{index % 60:02}" for index in bounds]
     assert expected == [
-        f"{first} {last}" for first, last in zip(texts[::2], texts[1::2], strict=True)
+        f"{start} {end}" for start, end in zip(texts[::2], texts[1::2], strict=True)
     ]
 
 
@@ -87,9 +87,9 @@ def test_the_first_of_several_windows_counts_after_the_earliest_time():
     noon = Window("0 12 * * *", "UTC", 60)
     assert "2026-01-06 12:00" == opening("2026-01-06 04:00", NIGHT, noon)
     assert opening("2026-01-06 12:30", NIGHT, noon) is None
-    before = {"not_before": "2026-01-06T12:30:00"}
-    assert "2026-01-06 12:30" == opening("2026-01-06 04:00", NIGHT, noon, **before)
-    assert "2026-01-06 12:30" == opening("2026-01-06 12:05", NIGHT, noon, **before)
+    strategy = {"not_before": "2026-01-06T12:30:00"}
+    assert "2026-01-06 12:30" == opening("2026-01-06 04:00", NIGHT, noon, **strategy)
+    assert "2026-01-06 12:30" == opening("2026-01-06 12:05", NIGHT, noon, **strategy)
     assert "2026-01-07 12:00" == opening("2026-01-06 04:00", noon, not_before="2026-01-06T13:00:00")
     assert "2026-01-08 00:00" == opening("2026-01-06 04:00", not_before="2026-01-08T00:00:00")
     assert opening("2026-01-08 00:00", not_before="2026-01-08T00:00:00") is None

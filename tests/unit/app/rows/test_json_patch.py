@@ -39,11 +39,11 @@ def test_escaped_paths_address_any_key():
 
 @given(DOCUMENTS, st.sampled_from(["add", "replace", "remove"]), st.text("ab/~01-", max_size=6))
 def test_the_document_itself_is_never_changed(extra, op, path):
-    before = {"extra": {**extra}}
+    document = {"extra": {**extra}}
     with suppress(Invalid):
-        change(before, {"op": op, "path": f"/extra/{path}", "value": [1]})
+        change(document, {"op": op, "path": f"/extra/{path}", "value": [1]})
 
-    assert {"extra": extra} == before
+    assert {"extra": extra} == document
 
 
 @pytest.mark.parametrize("index", ["3", "-1", "x", "٣", "99999999999"])

@@ -85,7 +85,7 @@ def test_an_agent_is_booted_beside_a_volume_on_request():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "silent_for", "power", "goes_on"),
+    ("fast_track", "silent_for", "power", "goes_on"),
     [
         (True, 10.0, "power on", True),
         (True, 1000.0, "power on", False),
@@ -94,19 +94,19 @@ def test_an_agent_is_booted_beside_a_volume_on_request():
         (False, 10.0, "power on", False),
     ],
 )
-def test_fast_track_does_not_boot_a_running_agent_again(wanted, silent_for, power, goes_on):
+def test_fast_track_does_not_boot_a_running_agent_again(fast_track, silent_for, power, goes_on):
     it = node(
         "direct",
-        driver_info={"fast_track": wanted},
+        driver_info={"fast_track": fast_track},
         agent=Agent(url="https://agent", silent_for=silent_for),
         power_state=power,
     )
-    before = {*it.driver.deploy.frame(it, "clean").before}
-    assert goes_on == BOOT_AGENT.isdisjoint(before)
-    assert goes_on == (("power", "power_off") not in before)
-    after = it.driver.deploy.frame(it, "clean").after
-    assert wanted == (("power", "power_off") not in after)
-    assert ("deploy", "await_clean_agent") in before
+    steps_before = {*it.driver.deploy.frame(it, "clean").before}
+    assert goes_on == BOOT_AGENT.isdisjoint(steps_before)
+    assert goes_on == (("power", "power_off") not in steps_before)
+    steps_after = it.driver.deploy.frame(it, "clean").after
+    assert fast_track == (("power", "power_off") not in steps_after)
+    assert ("deploy", "await_clean_agent") in steps_before
 
 
 def test_fast_track_deploys_with_the_running_agent():
@@ -128,8 +128,8 @@ def test_fast_track_deploys_with_the_running_agent():
 def test_an_image_that_this_conductor_serves_is_removed_at_every_end():
     it = node("direct", instance_info={"image_download_source": "local"})
     frame = it.driver.deploy.frame(it, "deploy")
-    last = ("deploy", "withdraw_image")
-    assert (last, last) == (frame.after[-1], frame.on_failure[-1])
+    withdrawal = ("deploy", "withdraw_image")
+    assert (withdrawal, withdrawal) == (frame.after[-1], frame.on_failure[-1])
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,9 @@ def test_an_installer_is_started_and_its_end_awaited(installing, monkeypatch):
         ("end", Done()),
         ("error", Failed("the installer failed: no disk")),
     ):
-        told = Agent(url="", status=status, status_message="no disk")
+        agent = Agent(url="", status=status, status_message="no disk")
         assert outcome == deploy.deploy(
-            replace(installing, progress=waiting.progress, agent=told, power_state="power on")
+            replace(installing, progress=waiting.progress, agent=agent, power_state="power on")
         )
 
 
@@ -277,8 +277,8 @@ def test_priorities_of_raid_in_automated_cleaning_follow_the_settings():
     it = target(
         interfaces={"raid": "agent"}, options=with_option("deploy", create_configuration_priority=5)
     )
-    found = {step.name: step.priorities[Flow.CLEAN] for step in it.driver.raid.get_steps(it, Flow.CLEAN)}  # fmt: skip
-    assert {"create_configuration": 5, "delete_configuration": 0} == found
+    priorities = {step.name: step.priorities[Flow.CLEAN] for step in it.driver.raid.get_steps(it, Flow.CLEAN)}  # fmt: skip
+    assert {"create_configuration": 5, "delete_configuration": 0} == priorities
 
 
 @pytest.mark.parametrize(

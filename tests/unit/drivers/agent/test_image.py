@@ -80,10 +80,10 @@ def test_a_wrong_field_of_an_image_is_named(wrong, field):
     ],
 )
 def test_a_checksum_is_passed_on_with_its_algorithm(images, info, algorithm):
-    told = image.examine(node(images, **info))
+    examination = image.examine(node(images, **info))
     assert (algorithm, (info.get("image_os_hash_value") or info["image_checksum"])) == (
-        told["os_hash_algo"],
-        told["os_hash_value"],
+        examination["os_hash_algo"],
+        examination["os_hash_value"],
     )
 
 
@@ -103,8 +103,8 @@ def test_md5_is_accepted_if_settings_allow_it(images):
 )
 def test_the_checksum_of_an_image_is_found_in_a_checksum_file(images, text):
     images.files["/SUMS"] = text.encode()
-    told = image.examine(node(images, image_checksum=f"{images.url}/SUMS"))
-    assert SHA256 == told["os_hash_value"]
+    examination = image.examine(node(images, image_checksum=f"{images.url}/SUMS"))
+    assert SHA256 == examination["os_hash_value"]
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def by_program(name):
         program = debian.provide(lambda: shutil.which(name), name)
         if program is None:
             not_run(name)
-        done = subprocess.run([program, "-c"], input=content, check=True, capture_output=True)
-        return done.stdout
+        process = subprocess.run([program, "-c"], input=content, check=True, capture_output=True)
+        return process.stdout
 
     return compress
 
@@ -309,10 +309,10 @@ def test_proxies_of_the_node_are_passed_to_the_agent(images):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "chosen"), [("md5", 0), ("sha256", 1), ("SHA512", 2), (None, 2)]
+    ("algorithm", "index"), [("md5", 0), ("sha256", 1), ("SHA512", 2), (None, 2)]
 )
 def test_the_checksum_of_the_requested_algorithm_is_read_from_a_file_of_several(
-    images, algorithm, chosen
+    images, algorithm, index
 ):
     sums = [hashlib.new(name, MBR).hexdigest() for name in ("md5", "sha256", "sha512")]
     images.files["/SUMS"] = "".join(f"{value}  disk.raw\n" for value in sums).encode()
@@ -322,10 +322,10 @@ def test_the_checksum_of_the_requested_algorithm_is_read_from_a_file_of_several(
         stated["image_os_hash_value"] = f"{images.url}/SUMS"
     it = node(images, changed={"agent__allow_md5_checksum": True}, **stated)
     image.validate(it)
-    found = image.examine(it)
-    assert (sums[chosen], len(sums[chosen])) == (
-        found["os_hash_value"],
-        checksums.DIGITS[found["os_hash_algo"]],
+    examination = image.examine(it)
+    assert (sums[index], len(sums[index])) == (
+        examination["os_hash_value"],
+        checksums.DIGITS[examination["os_hash_algo"]],
     )
 
 
@@ -351,10 +351,10 @@ def test_the_checksum_of_a_local_file_is_computed(tmp_path, web_root, name):
     url = f"file://{tmp_path}/images/{quote(name)}"
     it = target(instance_info={"image_source": url}, options=changed_options(**web_root))
     image.validate(it)
-    found = image.examine(it)
+    examination = image.examine(it)
     assert ("sha256", hashlib.sha256(MBR).hexdigest()) == (
-        found["os_hash_algo"],
-        found["os_hash_value"],
+        examination["os_hash_algo"],
+        examination["os_hash_value"],
     )
 
 
@@ -362,8 +362,8 @@ def test_a_local_file_with_a_checksum_keeps_it(tmp_path, web_root):
     (tmp_path / "images").mkdir()
     (tmp_path / "images/disk.raw").write_bytes(MBR)
     info = {"image_source": f"file://{tmp_path}/images/disk.raw", "image_checksum": SHA512}
-    found = image.examine(target(instance_info=info, options=changed_options(**web_root)))
-    assert ("sha512", SHA512) == (found["os_hash_algo"], found["os_hash_value"])
+    examination = image.examine(target(instance_info=info, options=changed_options(**web_root)))
+    assert ("sha512", SHA512) == (examination["os_hash_algo"], examination["os_hash_value"])
 
 
 def test_no_checksum_is_computed_of_a_file_outside_the_allowed_directories(tmp_path, web_root):

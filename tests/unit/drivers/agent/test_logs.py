@@ -31,17 +31,17 @@ def machine(tmp_path, agent=None, **settings):
 
 @pytest.fixture
 def any_user_may_read():
-    before = os.umask(0)
+    umask = os.umask(0)
     yield
-    os.umask(before)
+    os.umask(umask)
 
 
 @pytest.mark.usefixtures("any_user_may_read")
 def test_logs_are_kept_in_a_private_file_of_the_node(agent, tmp_path):
     node = machine(tmp_path, agent)
-    first, second = (node.driver.deploy.keep_logs(node).result["logs"] for _ in range(2))
-    assert first != second
-    path = Path(first)
+    first_name, second_name = (node.driver.deploy.keep_logs(node).result["logs"] for _ in range(2))
+    assert first_name != second_name
+    path = Path(first_name)
     assert (ARCHIVE, 0o600) == (path.read_bytes(), path.stat().st_mode & 0o777)
     assert (tmp_path / "logs", 0o700) == (path.parent, path.parent.stat().st_mode & 0o777)
     assert path.name.startswith(f"{node.uuid}_n0_clean-wait_")
@@ -56,7 +56,7 @@ def test_without_a_configured_path_logs_are_in_the_data_directory(agent, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("answer", "refusal", "why"),
+    ("answer", "refusal", "reason"),
     [
         ({}, None, "the agent returned none"),
         ({"system_logs": "*"}, None, "base64"),
@@ -64,13 +64,13 @@ def test_without_a_configured_path_logs_are_in_the_data_directory(agent, tmp_pat
     ],
 )
 def test_a_failure_to_collect_logs_is_reported_and_fails_no_step(
-    agent, tmp_path, answer, refusal, why
+    agent, tmp_path, answer, refusal, reason
 ):
     agent.answers["log.collect_system_logs"], agent.refusal = answer, refusal
     node = machine(tmp_path, agent)
-    done = node.driver.deploy.keep_logs(node)
-    assert isinstance(done, Done)
-    assert why in done.result["no_logs"]
+    outcome = node.driver.deploy.keep_logs(node)
+    assert isinstance(outcome, Done)
+    assert reason in outcome.result["no_logs"]
 
 
 def test_an_agent_without_a_heartbeat_is_not_asked(tmp_path):

@@ -30,8 +30,10 @@ def agent():
 
 def node(agent, silent_for=10.0, options=FAST, **fields):
     heard = replace(agent.seen(), silent_for=silent_for) if agent else None
-    known = {} if heard is None else {"agent": heard}
-    return target("manual-management", options=options, power_state=POWER_ON, **known, **fields)
+    agent_field = {} if heard is None else {"agent": heard}
+    return target(
+        "manual-management", options=options, power_state=POWER_ON, **agent_field, **fields
+    )
 
 
 def after(machine, outcome, **fields):
@@ -112,8 +114,8 @@ def test_a_restart_has_happened_when_the_agent_is_gone(agent):
     machine = node(agent)
     machine = after(machine, machine.driver.power.power_on(machine))
     outcome = machine.driver.power.power_on(machine)
-    gone = replace(machine.agent, url="http://127.0.0.1:9")
-    machine = after(machine, outcome, agent=gone)
+    silent_agent = replace(machine.agent, url="http://127.0.0.1:9")
+    machine = after(machine, outcome, agent=silent_agent)
     assert Done() == machine.driver.power.power_on(machine)
     assert None is machine.reports["agent"]
 

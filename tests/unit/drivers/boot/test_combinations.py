@@ -72,17 +72,17 @@ def test_each_boot_mode_secure_boot_and_management_interface(boot, place):
             fields["instance_info"] = {"capabilities": instance}
         it = node({"boot": boot, "management": management}, **fields)
         cell = (boot, mode, secure, management)
-        said = refusal(it.driver.boot.validate, it)
+        message = refusal(it.driver.boot.validate, it)
         if secure and mode == BIOS:
-            assert "secure_boot needs boot_mode uefi" in said, cell
+            assert "secure_boot needs boot_mode uefi" in message, cell
         elif mode is not None and mode not in TABLE[boot][0]:
-            assert f"{place}/capabilities: boot_mode {mode}" in said, cell
-            assert f"boot_interface {boot} boots in uefi only" in said, cell
+            assert f"{place}/capabilities: boot_mode {mode}" in message, cell
+            assert f"boot_interface {boot} boots in uefi only" in message, cell
         elif secure and not MANAGEMENT[management]:
-            assert f"management_interface {management} cannot change it" in said, cell
+            assert f"management_interface {management} cannot change it" in message, cell
         else:
-            assert "boot_mode" not in said, cell
-            assert "secure_boot" not in said, cell
+            assert "boot_mode" not in message, cell
+            assert "secure_boot" not in message, cell
 
 
 @pytest.mark.parametrize("boot", TABLE)
@@ -112,6 +112,6 @@ def test_each_kind_of_instance(boot, kind):
         volume_connectors=(VolumeConnector("c", "iqn", "iqn.2026-01.test:c"),),
     )
     check = it.driver.storage.validate if kind == "volume" else it.driver.deploy.validate
-    said = refusal(check, it)
+    message = refusal(check, it)
     is_bootable = kind == "disk" or kind in TABLE[boot][1]
-    assert is_bootable is (f"boot_interface {boot} cannot" not in said), (boot, kind, said)
+    assert is_bootable is (f"boot_interface {boot} cannot" not in message), (boot, kind, message)

@@ -25,8 +25,8 @@ def check(text, folder):
         not_run("grub-script-check")
     script = folder / "grub.cfg"
     script.write_text(text)
-    done = subprocess.run([program, script], check=False, capture_output=True, text=True)
-    return done.returncode, done.stderr
+    process = subprocess.run([program, script], check=False, capture_output=True, text=True)
+    return process.returncode, process.stderr
 
 
 @pytest.mark.parametrize("network", [False, True])

@@ -27,8 +27,8 @@ class Media(Handler):
 
 @pytest.fixture
 def server():
-    with serving(Media, answers={"HEAD": 200, "GET": 200}, asked=[]) as found:
-        yield found
+    with serving(Media, answers={"HEAD": 200, "GET": 200}, asked=[]) as media_server:
+        yield media_server
 
 
 def warning(url, **fields):
@@ -77,8 +77,8 @@ def test_a_silent_server_delays_the_step_by_seconds_only(server, monkeypatch):
 
 
 def test_a_warning_is_cleared_when_the_medium_is_available(server):
-    known = {"boot_warning": "it was not there"}
-    assert warning(f"{server.url}/boot.iso", driver_internal_info=known) is None
+    internal_info = {"boot_warning": "it was not there"}
+    assert warning(f"{server.url}/boot.iso", driver_internal_info=internal_info) is None
 
 
 @pytest.mark.parametrize("url", ["file:///boot.iso", "nfs://server/boot.iso", "smb://server/x"])

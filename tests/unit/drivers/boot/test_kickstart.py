@@ -17,17 +17,17 @@ TREE, IMAGE = "https://mirror/os/", "https://mirror/root.squashfs"
 
 @pytest.fixture
 def node(images, tmp_path):
-    own = {
+    changes = {
         "deploy": {"http_root": str(tmp_path / "http"), "http_url": "http://conductor:8080"},
         "api": {"public_endpoint": "http://service:6385"},
     }
-    options = {group: {**values, **own.get(group, {})} for group, values in OPTIONS.items()}
+    options = {group: {**values, **changes.get(group, {})} for group, values in OPTIONS.items()}
 
     def make(**info):
-        given = {name: f"{images.url}/{name}" for name in ("kernel", "ramdisk", "stage2")}
+        urls = {name: f"{images.url}/{name}" for name in ("kernel", "ramdisk", "stage2")}
         return target(
             interfaces={"boot": "ipxe", "deploy": "anaconda"},
-            instance_info={"image_source": IMAGE} | given | info,
+            instance_info={"image_source": IMAGE} | urls | info,
             options=options,
         )
 
@@ -63,11 +63,13 @@ def test_cloud_init_reads_the_config_drive_that_an_installer_writes(node, tmp_pa
     it = node(configdrive={"user_data": USER_DATA})
     parser = KickstartParser(makeVersion("RHEL9"))
     parser.readKickstart(str(published(it, tmp_path)))
-    [script] = [each.script for each in parser.handler.scripts if "cloud/seed" in each.script]
+    [script] = [
+        section.script for section in parser.handler.scripts if "cloud/seed" in section.script
+    ]
     script = script.replace("/var/lib/cloud", str(tmp_path / "cloud"))
     subprocess.run(["sh", "-eu", "-c", script], check=True, timeout=60)
-    seen = cloud_init.read_folder(tmp_path / "cloud/seed/config_drive")
-    assert (it.uuid, "n0", USER_DATA) == (seen["instance"], seen["name"], seen["user_data"])
+    data = cloud_init.read_folder(tmp_path / "cloud/seed/config_drive")
+    assert (it.uuid, "n0", USER_DATA) == (data["instance"], data["name"], data["user_data"])
 
 
 @pytest.mark.parametrize("drive", ["H4sI", "https://drives/1", {"meta_data": {"uuid": 7}}, [1]])

@@ -41,7 +41,7 @@ def options(tmp_path):
         "deploy": {"http_root": str(tmp_path / "www"), "http_url": "http://conductor:8080"},
         "pxe": {"instance_master_path": str(tmp_path / "kept")},
     }
-    return {group: {**given, **changes.get(group, {})} for group, given in OPTIONS.items()}
+    return {group: {**values, **changes.get(group, {})} for group, values in OPTIONS.items()}
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_an_image_holds_kernel_ramdisk_arguments_and_token_for_both_kinds_of_fir
     node.driver.boot.validate(node)
     node.driver.boot.prepare_ramdisk(node)
     path, token = medium(node), node.reports["agent_token"]
-    isolinux, grub, ca, told = on(
+    isolinux, grub, ca, tls_settings = on(
         path, "/isolinux/isolinux.cfg", "/EFI/BOOT/grub.cfg",
         "/etc/ironic-python-agent/ironic.crt", "/etc/ironic-python-agent.d/ironic-tls.conf",
     )  # fmt: skip
@@ -88,11 +88,11 @@ def test_an_image_holds_kernel_ramdisk_arguments_and_token_for_both_kinds_of_fir
     assert f"  append {line}" in isolinux.decode()
     assert f"linux /vmlinuz {line}" in grub.decode()
     assert (b"authorities", b"cafile = /etc/ironic-python-agent/ironic.crt") == (
-        ca, told.splitlines()[1],
+        ca, tls_settings.splitlines()[1],
     )  # fmt: skip
-    (bios, first), (uefi, partition) = boots(path)
+    (bios, loader), (uefi, partition) = boots(path)
     assert (0, 0xEF) == (bios, uefi)
-    assert first.startswith(b"isolinux")  # its table follows
+    assert loader.startswith(b"isolinux")  # its table follows
     assert b"FAT16" == partition[54:59]
     url = fleet.machines[0].media["Cd"]
     assert url == f"http://conductor:8080/{path.relative_to(node.options['deploy']['http_root'])}"
@@ -104,9 +104,9 @@ def test_an_image_is_built_once_for_a_token_and_removed_after_use(node, fleet):
     boot.prepare_ramdisk(node)
     token = node.reports["agent_token"]
     again = replace(node, agent=Agent(token=token, pregenerated=True), reports={})
-    made = medium(node).stat().st_mtime_ns
+    build_time = medium(node).stat().st_mtime_ns
     boot.prepare_ramdisk(again)
-    assert (token, made) == (again.reports["agent_token"], medium(node).stat().st_mtime_ns)
+    assert (token, build_time) == (again.reports["agent_token"], medium(node).stat().st_mtime_ns)
     boot.prepare_ramdisk(replace(node, reports={}))  # the token is no longer recorded
     assert medium(node).parent.name
     boot.clean_up_ramdisk(node)
@@ -124,9 +124,11 @@ def test_an_inspection_gets_the_url_of_its_report(node):
 
 
 def test_a_prepared_image_gets_no_token(node, fleet):
-    given = {**node.driver_info, "rescue_iso": "http://x/rescue.iso"}
-    before = Agent(token="of another medium", pregenerated=True)
-    rescuing = replace(node, driver_info=given, provision_state="rescuing", agent=before)
+    driver_info = {**node.driver_info, "rescue_iso": "http://x/rescue.iso"}
+    earlier_agent = Agent(token="of another medium", pregenerated=True)
+    rescuing = replace(
+        node, driver_info=driver_info, provision_state="rescuing", agent=earlier_agent
+    )
     node.driver.boot.prepare_ramdisk(rescuing)
     assert None is rescuing.reports["agent_token"]
     assert ([], "http://x/rescue.iso") == (
@@ -144,8 +146,8 @@ def test_a_prepared_image_gets_no_token(node, fleet):
 )
 def test_arguments_of_the_instance_go_before_those_of_the_node(node, info, line):
     fields = {
-        place: {**getattr(node, place), "kernel_append_params": given}
-        for place, given in info.items()
+        place: {**getattr(node, place), "kernel_append_params": arguments}
+        for place, arguments in info.items()
     }
     node.driver.boot.prepare_ramdisk(replace(node, **fields))
     (isolinux,) = on(medium(node), "/isolinux/isolinux.cfg")
@@ -215,8 +217,8 @@ def test_uefi_finds_the_loader_on_the_partition():
     data = root + entries * 32
 
     def entry(at, name):
-        found = next(p for p in range(at, at + 32 * 16, 32) if image[p : p + 11] == name)
-        return struct.unpack_from("<H", image, found + 26)[0], image[found + 28 : found + 32]
+        offset = next(p for p in range(at, at + 32 * 16, 32) if image[p : p + 11] == name)
+        return struct.unpack_from("<H", image, offset + 26)[0], image[offset + 28 : offset + 32]
 
     place = lambda cluster: data + (cluster - 2) * per_cluster * size  # noqa: E731
     efi, _ = entry(root, b"EFI        ")
@@ -231,8 +233,8 @@ def test_uefi_finds_the_loader_on_the_partition():
 
 def test_a_copy_is_fetched_again_only_after_a_change(node, images):
     url = f"{images.url}/kernel"
-    kept = cache.get(node, url)
-    assert hashlib.sha256(KERNEL).hexdigest() == kept.sha256
+    copy = cache.get(node, url)
+    assert hashlib.sha256(KERNEL).hexdigest() == copy.sha256
     images.files["/kernel"] = b"another"
     assert b"another" == cache.get(node, url).path.read_bytes()
 

@@ -40,7 +40,7 @@ def options(tmp_path):
             "loader_file_paths": {"snponly.efi": str(loader)},
         },
     }
-    return {group: {**given, **changes.get(group, {})} for group, given in OPTIONS.items()}
+    return {group: {**values, **changes.get(group, {})} for group, values in OPTIONS.items()}
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def test_ipxe_finds_its_script_by_mac_address(node, ordered):
     assert "token" not in script
     assert [("pxe", False)] == ordered
     for server in ("http", "tftp"):
-        first = (root(it, server) / "boot.ipxe").read_text()
-        assert "chain --autofree http://conductor:8080/pxelinux.cfg/${mac:hexhyp}" in first
+        boot_script = (root(it, server) / "boot.ipxe").read_text()
+        assert "chain --autofree http://conductor:8080/pxelinux.cfg/${mac:hexhyp}" in boot_script
         assert b"a boot loader" == (root(it, server) / "snponly.efi").read_bytes()
     it.driver.boot.clean_up_ramdisk(it)
     assert {"boot.ipxe", "snponly.efi"} == set(contents(root(it, "http")))
@@ -153,8 +153,8 @@ def test_grub_names_files_below_the_path_of_the_web_server(node):
     it.driver.boot.prepare_ramdisk(it)
     http = root(it, "http")
     assert "linux /boot/nodes/" in (http / "52:54:00:aa:00:01.conf").read_text()
-    first = (http / "grub" / "grub.cfg").read_text()
-    assert "configfile /boot/${net_default_mac}.conf" in first
+    configuration = (http / "grub" / "grub.cfg").read_text()
+    assert "configfile /boot/${net_default_mac}.conf" in configuration
 
 
 def test_http_boot_needs_a_web_server(node):
@@ -233,10 +233,10 @@ def test_a_machine_whose_bmc_knows_no_http_boot_boots_from_the_network(node, mon
 def test_a_repeated_preparation_replaces_the_files(node):
     it = node("ipxe")
     it.driver.boot.prepare_ramdisk(it)
-    before = (root(it, "http") / "pxelinux.cfg" / MAC).resolve()
+    folder = (root(it, "http") / "pxelinux.cfg" / MAC).resolve()
     it.driver.boot.prepare_ramdisk(it)
-    after = (root(it, "http") / "pxelinux.cfg" / MAC).resolve()
-    assert (False, True) == (before.exists(), after.exists())
+    new_folder = (root(it, "http") / "pxelinux.cfg" / MAC).resolve()
+    assert (False, True) == (folder.exists(), new_folder.exists())
 
 
 @pytest.mark.parametrize(
@@ -267,8 +267,8 @@ def test_a_missing_live_image_is_not_offered(node, images, ordered):
 
 def then(it):
     """Return the node as its next step gets it, with the reports recorded."""
-    known = {**it.driver_internal_info, **it.reports.get("driver_internal_info", {})}
-    return replace(it, driver_internal_info=known, reports={})
+    internal_info = {**it.driver_internal_info, **it.reports.get("driver_internal_info", {})}
+    return replace(it, driver_internal_info=internal_info, reports={})
 
 
 @pytest.mark.parametrize("boot", ["ipxe", "http-ipxe", "pxe", "http"])
@@ -287,9 +287,9 @@ def test_a_machine_whose_agent_booted_late_in_a_deployment_boots_its_disk(node, 
         deploy.tear_down_agent(again)
         assert [] == files.published_folders(it.options)
         assert ("disk", True) == ordered[-1]
-    it, before = then(it), len(ordered)
+    it, count = then(it), len(ordered)
     deploy.tear_down_agent(it)
-    assert before == len(ordered)  # the boot device of a later step is kept
+    assert count == len(ordered)  # the boot device of a later step is kept
 
 
 @pytest.mark.parametrize(
@@ -455,12 +455,12 @@ def test_dnsmasq_accepts_its_configuration(node, boot, tmp_path, dnsmasq_program
     )  # fmt: skip
     assert 0 == checked.returncode, checked.stderr
     lines = text.splitlines()
-    first = {
+    boot_lines = {
         "ipxe": "dhcp-boot=tag:!ipxe,tag:x86_64,snponly.efi,,192.0.2.9",
         "pxe": "dhcp-boot=tag:x86_64,bootx64.efi,,192.0.2.9",
         "http": "dhcp-boot=tag:x86_64-http,http://conductor:8080/bootx64.efi",
     }
-    assert first[boot] in lines
+    assert boot_lines[boot] in lines
     answer = "dhcp-option-force=tag:x86_64-http,option:vendor-class,HTTPClient"
     http = [answer, "dhcp-match=set:x86_64-http,option:client-arch,16"]
     assert [boot != "pxe"] * 2 == [line in lines for line in http]

@@ -169,10 +169,10 @@ def test_glean_configures_the_agents_network_from_the_medium_and_from_the_ramdis
     elif network:
         (root / "mnt/config/openstack/latest").mkdir(parents=True)
         (root / f"mnt/config{ON_MEDIUM}").write_bytes(*on(path, ON_MEDIUM))
-    written = configured(root)
+    configuration = configured(root)
     for line in lines:
-        assert line in written
-    assert ("192.0.2.53" in written) == bool(network)
+        assert line in configuration
+    assert ("192.0.2.53" in configuration) == bool(network)
 
 
 @pytest.mark.parametrize("boot", ["redfish-virtual-media", "redfish-https"])
@@ -181,18 +181,18 @@ def test_the_medium_of_each_flow_carries_the_configuration(node, program, boot, 
     it = node(boot, provision_state=state)
     path = medium(it)
     assert V4 == json.loads(*on(path, ON_MEDIUM))
-    label, publisher, named = tags(program, path)
-    assert ("config-2", named) == (label, publisher)
+    label, publisher, argument = tags(program, path)
+    assert ("config-2", argument) == (label, publisher)
     (grub,) = on(path, "/EFI/BOOT/grub.cfg")
     assert "initrd /initrd /root-files\n" in grub.decode()
 
 
 def test_a_medium_without_configuration_is_told_from_a_tenants_config_drive(node, program):
-    label, publisher, named = tags(program, medium(node(network_data={})))
+    label, publisher, argument = tags(program, medium(node(network_data={})))
     assert "VMEDIA_BOOT_ISO" == label
-    assert publisher == named
+    assert publisher == argument
     other = node(network_data={}, agent=Agent(token="another", pregenerated=True))
-    assert named != tags(program, medium(other))[2]
+    assert argument != tags(program, medium(other))[2]
 
 
 def test_an_inspection_by_dhcp_has_no_configuration(node, program):
@@ -207,10 +207,10 @@ def test_an_inspection_by_dhcp_has_no_configuration(node, program):
 
 def test_a_changed_configuration_makes_another_medium(node):
     it = node(agent=Agent(token="t", pregenerated=True))
-    before = medium(it)
-    after = medium(replace(it, network_data=V6))
-    assert before != after
-    assert V6 == json.loads(*on(after, ON_MEDIUM))
+    old_medium = medium(it)
+    new_medium = medium(replace(it, network_data=V6))
+    assert old_medium != new_medium
+    assert V6 == json.loads(*on(new_medium, ON_MEDIUM))
 
 
 @pytest.mark.parametrize(

@@ -121,8 +121,8 @@ def test_a_request_for_a_turn_that_times_out_leaves_the_queue():
 
 
 def test_each_command_is_observed_with_its_result_and_its_time():
-    clock, seen = Clock(), []
-    bmcs = Bmcs(trip_after=1, clock=clock, observe=lambda *facts: seen.append(facts))
+    clock, observations = Clock(), []
+    bmcs = Bmcs(trip_after=1, clock=clock, observe=lambda *facts: observations.append(facts))
     with bmcs.turn("b"):
         clock.now += 2
         with pytest.raises(Unreachable, match="busy"), bmcs.turn("b", max_wait=0):
@@ -137,13 +137,13 @@ def test_each_command_is_observed_with_its_result_and_its_time():
         ("b", "order", "error", 0.0),
         ("b", "order", "unanswered", 0.0),
         ("b", "sync", "breaker", 0.0),
-    ] == seen
+    ] == observations
 
 
 def test_the_pause_before_a_command_is_not_a_part_of_its_time():
-    seen = []
-    bmcs = Bmcs(gap=1.0, observe=lambda *facts: seen.append(facts))
+    observations = []
+    bmcs = Bmcs(gap=1.0, observe=lambda *facts: observations.append(facts))
     for _ in range(2):
         with bmcs.turn("b"):
             pass
-    assert [True, True] == [seconds < 0.9 for *_, seconds in seen]
+    assert [True, True] == [seconds < 0.9 for *_, seconds in observations]

@@ -93,10 +93,10 @@ def finish(node, part):
 
 def test_what_nobody_requests_is_kept_and_noted(machine):
     machine.mode, machine.secure = "bios", True
-    outcome, after = finish(node(), boot_settings.for_ramdisk)
+    outcome, later_node = finish(node(), boot_settings.for_ramdisk)
     assert (Done(), []) == (outcome, machine.orders)
-    assert {"boot_mode": "bios"}.items() <= after.reports.items()
-    assert "bios" == capabilities.boot_mode(after)
+    assert {"boot_mode": "bios"}.items() <= later_node.reports.items()
+    assert "bios" == capabilities.boot_mode(later_node)
     assert Done() == finish(node(), boot_settings.for_instance)[0]
     assert Done() == finish(node(), boot_settings.after_instance)[0]
     assert [] == machine.orders
@@ -107,8 +107,8 @@ def test_what_nobody_requests_is_kept_and_noted(machine):
 def test_the_requested_boot_mode_is_set_once(machine, field, form):
     it = node(**{field: {"capabilities": form}})
     for part in (boot_settings.for_ramdisk, boot_settings.for_instance):
-        outcome, after = finish(it, part)
-        assert (Done(), "bios") == (outcome, after.reports["boot_mode"])
+        outcome, later_node = finish(it, part)
+        assert (Done(), "bios") == (outcome, later_node.reports["boot_mode"])
     assert [("mode", "bios")] == machine.orders
 
 
@@ -163,15 +163,15 @@ def test_only_a_crash_after_the_order_puts_the_restart_in_doubt(
     machine, monkeypatch, crashes, doubted
 ):
     """One crash was before the setting was ordered, another one may be that of the restart."""
-    machine.needs_start, seen = True, []
+    machine.needs_start, resumptions = True, []
     power = type(node().driver.power)
     monkeypatch.setattr(
-        power, "change", lambda _self, it, _state: seen.append(it.resumed) or Done()
+        power, "change", lambda _self, it, _state: resumptions.append(it.resumed) or Done()
     )
     it = node(instance_info=SECURE, resumed=True, crashes=1)
     ordered = boot_settings.for_instance(it)
     boot_settings.for_instance(replace(it, progress=ordered.progress, crashes=crashes))
-    assert doubted is seen[0]
+    assert doubted is resumptions[0]
 
 
 def test_secure_boot_of_an_instance_is_switched_off_for_each_ramdisk(machine):

@@ -72,9 +72,9 @@ def test_the_instance_takes_precedence_over_the_machine_and_the_setting():
     )
     assert "uefi" == capabilities.boot_mode(target())
     assert "bios" == capabilities.boot_mode(target(properties=machine))
-    asked = target(properties=machine, instance_info=instance)
-    assert "uefi" == capabilities.boot_mode(asked)
-    assert {"boot_mode": "bios", "cpus": "4"} == capabilities.of_node(asked)
+    node = target(properties=machine, instance_info=instance)
+    assert "uefi" == capabilities.boot_mode(node)
+    assert {"boot_mode": "bios", "cpus": "4"} == capabilities.of_node(node)
 
 
 @pytest.mark.parametrize("deploy", ["direct", "custom-agent", "ramdisk", "anaconda"])

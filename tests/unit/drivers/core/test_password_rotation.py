@@ -126,13 +126,13 @@ class Node:
         self.others = []
         self.waited = 0.0  # seconds
 
-    def target(self, progress=(), **more):
+    def target(self, progress=(), **fields):
         return replace(
             target("redfish", driver_info=self.info),
             driver_internal_info=self.internal,
             progress=dict(progress),
             nodes_with=lambda _text: self.others,
-            **more,
+            **fields,
         )
 
     def run(self, bmc, *, unrecorded=()):
@@ -267,12 +267,12 @@ def test_the_step_does_not_lock_the_user_out_again_and_again(fault, lockout_afte
 
 
 def test_a_refused_password_is_not_sent_again_while_the_other_one_has_no_verdict():
-    node, bmc, tried = Node(), Bmc(["lost before", "", "cut", "busy", "lost"]), []
+    node, bmc, sent_passwords = Node(), Bmc(["lost before", "", "cut", "busy", "lost"]), []
     log_in = bmc.log_in
-    bmc.log_in = lambda password: (tried.append(password), log_in(password))
+    bmc.log_in = lambda password: (sent_passwords.append(password), log_in(password))
     assert isinstance(node.run(bmc), Done)
-    assert ["old-secret"] * 4 == tried[1:5]
-    assert bmc.password == node.info[FIELD] == tried[0] == tried[-1]
+    assert ["old-secret"] * 4 == sent_passwords[1:5]
+    assert bmc.password == node.info[FIELD] == sent_passwords[0] == sent_passwords[-1]
 
 
 def test_a_password_that_a_caller_sets_meanwhile_stays():
@@ -318,9 +318,9 @@ FAULTS = st.sampled_from(
 )
 def test_the_record_always_has_the_valid_password(faults, deaths, unrecorded):
     node, bmc = Node(), Bmc(faults, deaths)
-    seen = []
+    sent_passwords = []
     write = bmc.write
-    bmc.write = lambda password: (seen.append(password), write(password))
+    bmc.write = lambda password: (sent_passwords.append(password), write(password))
     outcome = node.run(bmc, unrecorded=unrecorded)
     assert bmc.password in node.passwords()
     assert bmc.late in {None, *node.passwords()}
@@ -330,7 +330,7 @@ def test_the_record_always_has_the_valid_password(faults, deaths, unrecorded):
     elif not node.internal[KEY]["unsettled"] and bmc.late is None:
         assert bmc.password == node.info[FIELD]
     words = f"{outcome} {outcome.__dict__ if hasattr(outcome, '__dict__') else ''}"
-    assert not [password for password in seen if password in words]
+    assert not [password for password in sent_passwords if password in words]
     # after any faults: without further ones, one more rotation ends well
     bmc.faults, bmc.deaths = [], set()
     assert isinstance(node.run(bmc), Done)
@@ -351,6 +351,6 @@ def test_limits_of_a_bmc_bound_the_length():
     assert 20 == Policy(16).within(20, None).length
     assert 14 == Policy(16).within(8, 14).length
     assert 16 == Policy(16).within("x", None).length
-    for limits in ((1, 8), (30, 20)):
+    for bounds in ((1, 8), (30, 20)):
         with pytest.raises(NotSupported):
-            Policy(16).within(*limits)
+            Policy(16).within(*bounds)

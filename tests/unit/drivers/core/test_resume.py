@@ -153,7 +153,7 @@ def ended(agent):
 
 
 PROBED = pytest.mark.parametrize(
-    ("step", "sent"),
+    ("step", "command"),
     [
         (erase, "clean.execute_clean_step"),
         (write_image, "deploy.execute_deploy_step"),
@@ -164,73 +164,73 @@ PROBED = pytest.mark.parametrize(
 )
 
 
-def count(agent, sent):
-    return [name for name, _ in agent.received].count(sent)
+def count(agent, command):
+    return [name for name, _ in agent.received].count(command)
 
 
 @PROBED
-def test_a_running_command_of_the_agent_is_awaited(agent, node, step, sent):
+def test_a_running_command_of_the_agent_is_awaited(agent, node, step, command):
     step(node)
     waiting = step(after_death(node))
     assert isinstance(waiting, Wait)
     ended(agent)
     assert isinstance(step(after_death(node, waiting)), Done)
-    assert 1 == count(agent, sent)
+    assert 1 == count(agent, command)
 
 
 @PROBED
-def test_a_finished_command_of_the_agent_is_not_repeated(agent, node, step, sent):
+def test_a_finished_command_of_the_agent_is_not_repeated(agent, node, step, command):
     step(node)
     ended(agent)
     assert isinstance(step(after_death(node)), Done)
-    assert 1 == count(agent, sent)
+    assert 1 == count(agent, command)
 
 
 @PROBED
-def test_a_failed_command_of_the_agent_fails_the_step(agent, node, step, sent):
+def test_a_failed_command_of_the_agent_fails_the_step(agent, node, step, command):
     step(node)
     agent.fail("no")
     assert isinstance(step(after_death(node)), Failed)
-    assert 1 == count(agent, sent)
+    assert 1 == count(agent, command)
 
 
 @PROBED
-def test_a_command_lost_by_a_restarted_agent_is_sent_again(agent, node, step, sent):
+def test_a_command_lost_by_a_restarted_agent_is_sent_again(agent, node, step, command):
     step(node)
     agent.restart()
     waiting = step(after_death(node))
     assert "command" in waiting.progress
-    assert 2 == count(agent, sent)
+    assert 2 == count(agent, command)
 
 
 @PROBED
-def test_a_lost_command_is_sent_despite_a_result_of_an_earlier_flow(agent, node, step, sent):
+def test_a_lost_command_is_sent_despite_a_result_of_an_earlier_flow(agent, node, step, command):
     """An agent that is kept running still lists the commands of the earlier flow."""
     step(replace(node, step_id="another:7"))
     agent.fail("no")
     agent.post("clean.get_clean_steps", {}, wait=True)
     waiting = step(after_death(node))
     assert isinstance(waiting, Wait)
-    assert 2 == count(agent, sent)
+    assert 2 == count(agent, command)
 
 
 def raid_commands(agent):
     return [params["step"]["step"] for _, params in agent.received]
 
 
-@pytest.mark.parametrize("done", [False, True])
-def test_a_raid_is_neither_deleted_nor_created_twice_by_one_step(agent, node, done):
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_raid_is_neither_deleted_nor_created_twice_by_one_step(agent, node, is_done):
     def both(node):
         return node.driver.raid.create_configuration(node, delete_existing=True)
 
     waiting = both(node)
     ended(agent)
     both(replace(node, progress=waiting.progress))  # sends the command to create, and crashes
-    if done:
+    if is_done:
         ended(agent)
     for outcome in (waiting, None):  # recorded state of the deletion: its command, or none
         again = both(after_death(node, outcome))
-        assert isinstance(again, Done if done else Wait)
+        assert isinstance(again, Done if is_done else Wait)
     assert ["delete_configuration", "create_configuration"] == raid_commands(agent)
 
 
@@ -239,8 +239,8 @@ def test_an_agent_gets_one_command_to_power_off(agent, node, monkeypatch):
     deploy = node.driver.deploy
     assert 1 == deploy.tear_down_agent(node).progress["looks"]
     assert 1 == deploy.tear_down_agent(after_death(node)).progress["looks"]
-    gone = replace(node.agent, url="http://127.0.0.1:1")
-    assert 1 == deploy.tear_down_agent(replace(after_death(node), agent=gone)).progress["looks"]
+    record = replace(node.agent, url="http://127.0.0.1:1")
+    assert 1 == deploy.tear_down_agent(replace(after_death(node), agent=record)).progress["looks"]
     assert ["standby.sync", "standby.power_off"] == agent.names()
 
 
@@ -302,8 +302,8 @@ def server(machine):
     )
 
 
-def ordered(machine, what):
-    return sum(each["kind"] == "redfish" and what in each["what"] for each in machine.log)
+def ordered(machine, order):
+    return sum(entry["kind"] == "redfish" and order in entry["what"] for entry in machine.log)
 
 
 def finish_with_deaths(node, kind, step, **args):
@@ -342,8 +342,8 @@ def test_a_reboot_starts_the_machine_once_despite_crashes(server, machine, state
 
 
 def test_bios_settings_end_as_requested(server, machine):
-    wanted = [{"name": "NumLock", "value": "Off"}]
-    arguments = {"settings": wanted}
+    settings = [{"name": "NumLock", "value": "Off"}]
+    arguments = {"settings": settings}
     assert Done() == finish_with_deaths(server, "bios", "apply_configuration", **arguments)
     assert ("Off", "On") == (machine.bios["NumLock"], machine.power)
     assert Done() == finish_with_deaths(server, "bios", "factory_reset")
@@ -352,7 +352,7 @@ def test_bios_settings_end_as_requested(server, machine):
 
 def test_a_restart_for_bios_settings_is_completed_after_a_crash(server, machine):
     """Crash after the restart: the settings are as requested, and the agent is not back yet."""
-    wanted = {"settings": [{"name": "NumLock", "value": "Off"}]}
+    arguments = {"settings": [{"name": "NumLock", "value": "Off"}]}
     agent = replace(server.agent, url="http://agent")
     boots = type(server.driver.boot)
     step = server.driver.bios.apply_configuration
@@ -360,13 +360,13 @@ def test_a_restart_for_bios_settings_is_completed_after_a_crash(server, machine)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(boots, "prepare_ramdisk", lambda *_: None)
         for _ in range(100):
-            outcome = step(node, **wanted)
+            outcome = step(node, **arguments)
             if machine.bios["NumLock"] == "Off":
                 break
             time.sleep(0.02)
             node = replace(node, progress=outcome.progress, reports={})
         # the attempt that saw the machine start recorded nothing
-        again = step(replace(node, resumed=True, reports={}), **wanted)
+        again = step(replace(node, resumed=True, reports={}), **arguments)
     assert isinstance(again, Wait)
 
 

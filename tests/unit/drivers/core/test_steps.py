@@ -72,8 +72,8 @@ def test_a_step_ends_with_its_last_part_or_the_first_failure():
 
 
 def test_a_held_part_resumes_with_its_own_progress():
-    held = run_parts(target(progress={"own": 1}), {"part": lambda _: Hold({"held": True})})
-    assert Hold({"own": 1, "part": {"held": True}}) == held
+    outcome = run_parts(target(progress={"own": 1}), {"part": lambda _: Hold({"held": True})})
+    assert Hold({"own": 1, "part": {"held": True}}) == outcome
 
 
 def test_a_removal_from_networks_is_not_repeated_while_others_are_attached(monkeypatch):
@@ -178,9 +178,9 @@ RECORDED = [
 ]
 
 
-@pytest.mark.parametrize(("step", "progress", "left"), RECORDED)
+@pytest.mark.parametrize(("step", "progress", "parts"), RECORDED)
 def test_progress_of_the_previous_release_is_resumed_at_its_part(
-    node, step, progress, left, monkeypatch
+    node, step, progress, parts, monkeypatch
 ):
     called = []
     driver = node.driver
@@ -194,7 +194,7 @@ def test_progress_of_the_previous_release_is_resumed_at_its_part(
 
     monkeypatch.setattr(type(driver.power), "get_power_state", get_power_state)
     step(replace(node, power_state="power on", progress=progress))
-    assert left == list(dict.fromkeys(called))
+    assert parts == list(dict.fromkeys(called))
 
 
 @pytest.mark.parametrize("progress", [{"bootable": True, "boot": {}}, {"boot": {}}])

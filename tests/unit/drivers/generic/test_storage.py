@@ -26,15 +26,20 @@ FIBRE = tuple(
 
 @pytest.fixture
 def volumes():
-    with volume_service.serving("v-1", "v-2") as found:
-        yield found
+    with volume_service.serving("v-1", "v-2") as service:
+        yield service
 
 
 def machine(volumes, connectors=(IQN,), targets=(ROOT, DATA), **options):
-    given = {"auth_type": "none", "endpoint_override": volumes.url, "connect_retries": 0, **options}
+    settings = {
+        "auth_type": "none",
+        "endpoint_override": volumes.url,
+        "connect_retries": 0,
+        **options,
+    }
     return target(
         interfaces={"storage": "cinder", "boot": "ipxe", "deploy": "direct"},
-        options=with_option("cinder", **given),
+        options=with_option("cinder", **settings),
         volume_connectors=connectors,
         volume_targets=targets,
     )
@@ -48,11 +53,11 @@ def test_volumes_are_attached_and_their_connection_is_recorded(volumes):
     (root,) = volumes.of("v-1")
     assert (it.uuid, "attached") == (root["instance"], root["status"])
     assert {"host": it.uuid, "initiator": IQN.connector_id} == root["connector"]
-    told = it.reports["volume_targets"]
-    assert {"t-1", "t-2"} == told.keys()
-    assert "iscsi" == told["t-1"]["volume_type"]
-    assert volume_service.IQN + "v-1" == told["t-1"]["properties"]["target_iqn"]
-    assert "driver_volume_type" not in told["t-1"]["properties"]
+    targets = it.reports["volume_targets"]
+    assert {"t-1", "t-2"} == targets.keys()
+    assert "iscsi" == targets["t-1"]["volume_type"]
+    assert volume_service.IQN + "v-1" == targets["t-1"]["properties"]["target_iqn"]
+    assert "driver_volume_type" not in targets["t-1"]["properties"]
 
 
 def test_fibre_channel_is_attached_by_all_ports_of_the_machine(volumes):
@@ -73,7 +78,9 @@ def test_an_attachment_of_an_earlier_attempt_is_used_again(volumes, dies_after):
         it.driver.storage.attach_volumes(it)
     it.driver.storage.attach_volumes(it)
     assert 1 == volumes.orders().count(("POST", "attachments"))
-    assert ["another machine", it.uuid] == [each["instance"] for each in volumes.of("v-1")]
+    assert ["another machine", it.uuid] == [
+        attachment["instance"] for attachment in volumes.of("v-1")
+    ]
     assert "attached" == volumes.of("v-1")[1]["status"]
     assert "attaching" == other["status"]
 
@@ -82,9 +89,9 @@ def test_volumes_are_detached_and_their_secrets_forgotten(volumes):
     it = machine(volumes)
     storage = it.driver.storage
     storage.attach_volumes(it)
-    kept = volumes.attach("v-1", "another machine")
+    attachment = volumes.attach("v-1", "another machine")
     storage.detach_volumes(it)
-    assert [kept] == list(volumes.attachments.values())
+    assert [attachment] == list(volumes.attachments.values())
     assert {"t-1": {"properties": {}}, "t-2": {"properties": {}}} == it.reports["volume_targets"]
     storage.detach_volumes(it)  # after a death: nothing is left to do
     assert 2 == sum(method == "DELETE" for method, _ in volumes.orders())
@@ -128,9 +135,13 @@ def test_a_service_that_does_not_answer_is_unreachable(volumes):
 
 @pytest.mark.parametrize("password", [keystone.PASSWORD, "wrong"])
 def test_the_service_gets_a_token_of_keystone(volumes, password):
-    with keystone.serving() as found:
+    with keystone.serving() as identity:
         it = machine(
-            volumes, auth_type="password", auth_url=found.url, username="ingot", password=password
+            volumes,
+            auth_type="password",
+            auth_url=identity.url,
+            username="ingot",
+            password=password,
         )
         if password == "wrong":
             with pytest.raises(Refused, match="Keystone refused") as caught:

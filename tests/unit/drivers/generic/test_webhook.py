@@ -40,13 +40,13 @@ class Plug(Handler):
 
     def _answer(self, body):
         self.server.asked.append((self.command, self.path, body, self.headers[SIGNATURE]))
-        given = self.server.answers.get(self.path)
-        if given is None:
-            given = (200, {"power": self.server.power})
-        if callable(given):
-            given(self)
+        answer = self.server.answers.get(self.path)
+        if answer is None:
+            answer = (200, {"power": self.server.power})
+        if callable(answer):
+            answer(self)
         else:
-            self.answer(*given)
+            self.answer(*answer)
 
 
 @pytest.fixture
@@ -84,11 +84,11 @@ def test_requests_are_signed_as_webhooks_are(plug):
     machine = node(plug)
     machine.driver.power.order(machine, POWER_ON)
     machine.driver.power.get_power_state(machine)
-    for _, _, body, sent in plug.asked:
-        seconds = int(sent.partition(",")[0].removeprefix("t="))
+    for _, _, body, header in plug.asked:
+        seconds = int(header.partition(",")[0].removeprefix("t="))
         assert abs(time.time() - seconds) < 60
-        assert signature([SECRET], seconds, body) == sent
-        assert signature(["another secret of it"], seconds, body) != sent
+        assert signature([SECRET], seconds, body) == header
+        assert signature(["another secret of it"], seconds, body) != header
     _, path, body, _ = plug.asked[0]
     assert "/on" == path
     expected = f'{{"node":"{machine.uuid}","name":"n0","power":"on"}}'
@@ -133,8 +133,8 @@ def test_digits_as_a_secret_may_be_a_number(plug):
     machine = node(plug, webhook_power_secret=10**17)
     machine.driver.power.validate(machine)
     machine.driver.power.get_power_state(machine)
-    sent = plug.asked[0][3]
-    assert signature([str(10**17)], int(sent.partition(",")[0][2:]), b"") == sent
+    header = plug.asked[0][3]
+    assert signature([str(10**17)], int(header.partition(",")[0][2:]), b"") == header
 
 
 def test_denied_networks_are_refused_before_a_request(plug):

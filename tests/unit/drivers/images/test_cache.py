@@ -20,12 +20,12 @@ SHA256 = hashlib.sha256(KERNEL).hexdigest()
 
 @pytest.fixture
 def node(tmp_path):
-    own = {
+    changes = {
         "pxe": {"instance_master_path": str(tmp_path / "kept")},
         "deploy": {"http_root": str(tmp_path / "http"), "http_url": "http://conductor"},
     }
     return target(
-        options={group: {**given, **own.get(group, {})} for group, given in OPTIONS.items()}
+        options={group: {**values, **changes.get(group, {})} for group, values in OPTIONS.items()}
     )
 
 
@@ -54,9 +54,9 @@ def restart():
 
 
 def keep_times(path, content):
-    before = path.stat()
+    status = path.stat()
     path.write_bytes(content)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 FLIPPED = bytes([KERNEL[0] ^ 1]) + KERNEL[1:]
@@ -184,9 +184,9 @@ def test_a_loader_that_differs_is_put_again(tmp_path, content):
     place.write_bytes(content)
     cache.put(loader, place)
     assert KERNEL == place.read_bytes()
-    before = place.stat().st_ino
+    inode = place.stat().st_ino
     cache.put(loader, place)
-    assert before == place.stat().st_ino
+    assert inode == place.stat().st_ino
 
 
 @pytest.mark.parametrize("content", [b"", KERNEL[:100], FLIPPED], ids=["empty", "cut", "other"])
@@ -194,9 +194,9 @@ def test_a_published_image_that_was_damaged_is_published_again(node, server, con
     url, answers = server
     checksum = checksums.Checksum("sha256", SHA256)
     root = Path(node.options["deploy"]["http_root"])
-    first = published.publish(node, url, checksum)
-    assert first == published.publish(node, url, checksum)
-    (root / first.removeprefix("http://conductor/")).write_bytes(content)
-    second = published.publish(node, url, checksum)
-    assert KERNEL == (root / second.removeprefix("http://conductor/")).read_bytes()
+    first_url = published.publish(node, url, checksum)
+    assert first_url == published.publish(node, url, checksum)
+    (root / first_url.removeprefix("http://conductor/")).write_bytes(content)
+    second_url = published.publish(node, url, checksum)
+    assert KERNEL == (root / second_url.removeprefix("http://conductor/")).read_bytes()
     assert [200, 200] == answers

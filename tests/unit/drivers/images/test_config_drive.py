@@ -41,14 +41,14 @@ def read(drive, folder, **fields):
     ],
 )
 def test_a_drive_without_an_identity_gets_that_of_the_node(drive, tmp_path):
-    seen = read(drive, tmp_path)
-    assert (NODE, "n0", USER_DATA) == (seen["instance"], seen["name"], seen["user_data"])
-    assert (None, None) == (seen["network"], seen["vendor_data"])  # as if never sent
+    data = read(drive, tmp_path)
+    assert (NODE, "n0", USER_DATA) == (data["instance"], data["name"], data["user_data"])
+    assert (None, None) == (data["network"], data["vendor_data"])  # as if never sent
 
 
 def test_a_node_without_a_name_gives_its_uuid_alone(tmp_path):
-    seen = read({"user_data": USER_DATA}, tmp_path, name=None)
-    assert (NODE, None) == (seen["instance"], seen["name"])
+    data = read({"user_data": USER_DATA}, tmp_path, name=None)
+    assert (NODE, None) == (data["instance"], data["name"])
 
 
 def test_the_identity_that_a_client_sends_stays(tmp_path):
@@ -58,9 +58,9 @@ def test_the_identity_that_a_client_sends_stays(tmp_path):
         "hostname": "web.example.org",
         "public_keys": {"a": "k"},
     }
-    seen = read({"meta_data": meta_data, "user_data": USER_DATA}, tmp_path)
-    assert ("i-1", "web", "web.example.org") == (seen["instance"], seen["name"], seen["hostname"])
-    assert ({"a": "k"}, USER_DATA) == (seen["keys"], seen["user_data"])
+    data = read({"meta_data": meta_data, "user_data": USER_DATA}, tmp_path)
+    assert ("i-1", "web", "web.example.org") == (data["instance"], data["name"], data["hostname"])
+    assert ({"a": "k"}, USER_DATA) == (data["keys"], data["user_data"])
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_user_data_are_written_as_text_or_as_json(user_data, text, tmp_path):
 
 def test_networks_and_vendor_data_are_read(tmp_path):
     drive = {"network_data": NETWORK, "vendor_data": {"cloud-init": "#cloud-config\n"}}
-    seen = read(drive, tmp_path)
-    [interface] = seen["network"]["config"]
-    assert ("eth0", "#cloud-config\n") == (interface["name"], seen["vendor_data"])
+    data = read(drive, tmp_path)
+    [interface] = data["network"]["config"]
+    assert ("eth0", "#cloud-config\n") == (interface["name"], data["vendor_data"])
 
 
 @pytest.fixture
@@ -101,8 +101,8 @@ def finished(tmp_path):
 
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.encodebytes])
 def test_a_finished_drive_is_passed_on(finished, encode, tmp_path):
-    seen = read(encode(gzip.compress(finished)).decode().replace("\n", ""), tmp_path)
-    assert ("i-2", USER_DATA) == (seen["instance"], seen["user_data"])
+    data = read(encode(gzip.compress(finished)).decode().replace("\n", ""), tmp_path)
+    assert ("i-2", USER_DATA) == (data["instance"], data["user_data"])
 
 
 def test_the_url_of_a_drive_is_passed_on():

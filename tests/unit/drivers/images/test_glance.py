@@ -51,25 +51,25 @@ def prepared(node):
     """Return the facts that the step `prepare` records, and the agent's parameters after it."""
     image.validate(node)
     facts = image.facts(node)
-    told = image.examine(image.described(node, facts))
-    after = target(
+    examination = image.examine(image.described(node, facts))
+    prepared_node = target(
         instance_info=node.instance_info, options=node.options,
-        driver_internal_info={image.FACTS: facts, image.EXAMINED: told},
+        driver_internal_info={image.FACTS: facts, image.EXAMINED: examination},
     )  # fmt: skip
-    return facts, image.image_info(after)
+    return facts, image.image_info(prepared_node)
 
 
 @pytest.mark.parametrize("form", ["{}", "glance://{}", "GLANCE://{}"])
 def test_the_agent_gets_the_conductors_copy_and_the_hash_of_glance(images, node, tmp_path, form):
     uuid = images.add(DISK)
-    facts, told = prepared(node(form.format(uuid)))
-    (url,) = told["urls"]
+    facts, info = prepared(node(form.format(uuid)))
+    (url,) = info["urls"]
     served = tmp_path / "root" / url.removeprefix("http://conductor/")
     assert DISK == served.read_bytes()
     assert ("sha512", hashlib.sha512(DISK).hexdigest(), "raw", uuid) == (
-        told["os_hash_algo"], told["os_hash_value"], told["disk_format"], told["id"],
+        info["os_hash_algo"], info["os_hash_value"], info["disk_format"], info["id"],
     )  # fmt: skip
-    assert images.url not in json.dumps([facts, told])
+    assert images.url not in json.dumps([facts, info])
 
 
 def test_no_token_leaves_the_conductor(images, node):
@@ -80,9 +80,9 @@ def test_no_token_leaves_the_conductor(images, node):
             "glance__auth_type": "password", "glance__auth_url": service.url,
             "glance__username": "ingot", "glance__password": keystone.PASSWORD,
         }  # fmt: skip
-        facts, told = prepared(node(uuid, changed=changed))
+        facts, info = prepared(node(uuid, changed=changed))
     assert {"ours"} == {token for _, token in images.asked}
-    assert "ours" not in json.dumps([facts, told])
+    assert "ours" not in json.dumps([facts, info])
 
 
 def test_no_token_follows_a_redirect(images, node):
@@ -160,9 +160,9 @@ def test_a_glance_that_is_away_for_a_moment_is_asked_again(images, node):
 
 
 def test_a_glance_without_answer_is_unreachable(images, node):
-    gone = node(UNKNOWN, changed={"glance__endpoint_override": "http://127.0.0.1:1"})
+    lost_node = node(UNKNOWN, changed={"glance__endpoint_override": "http://127.0.0.1:1"})
     with pytest.raises(Unreachable, match=f"Glance did not answer about image {UNKNOWN}"):
-        prepared(gone)
+        prepared(lost_node)
 
 
 @pytest.mark.parametrize(
@@ -195,15 +195,15 @@ def test_a_node_of_a_project_gets_the_images_of_its_project_alone(
 
 def test_md5_is_used_only_where_settings_allow_it(images, node):
     uuid = images.add(DISK, os_hash_algo=None, os_hash_value=None)
-    _, told = prepared(node(uuid, changed={"agent__allow_md5_checksum": True}))
-    assert ("md5", MD5) == (told["os_hash_algo"], told["os_hash_value"])
+    _, info = prepared(node(uuid, changed={"agent__allow_md5_checksum": True}))
+    assert ("md5", MD5) == (info["os_hash_algo"], info["os_hash_value"])
 
 
 def test_stated_fields_take_precedence(images, node):
     uuid = images.add(DISK, os_hash_value="0" * 128, disk_format="qcow2")
     stated = {"image_checksum": hashlib.sha256(DISK).hexdigest(), "image_disk_format": "raw"}
-    _, told = prepared(node(uuid, **stated))
-    assert ("sha256", "raw") == (told["os_hash_algo"], told["disk_format"])
+    _, info = prepared(node(uuid, **stated))
+    assert ("sha256", "raw") == (info["os_hash_algo"], info["disk_format"])
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,8 @@ def test_stated_fields_take_precedence(images, node):
 )
 def test_properties_make_an_image_that_of_a_partition(images, node, properties):
     uuid = images.add(DISK, **properties)
-    _, told = prepared(node(uuid, root_gb=2))
-    assert ("partition", 2048) == (told["image_type"], told["root_mb"])
+    _, info = prepared(node(uuid, root_gb=2))
+    assert ("partition", 2048) == (info["image_type"], info["root_mb"])
     with pytest.raises(BadImage, match="root_gb is required"):
         prepared(node(uuid))
 
@@ -220,10 +220,10 @@ def test_properties_make_an_image_that_of_a_partition(images, node, properties):
 def test_facts_of_another_image_are_ignored(images, node):
     partition, disk = images.add(DISK, img_type="partition"), images.add(DISK)
     facts, _ = prepared(node(partition, root_gb=2))
-    after = target(
+    changed_node = target(
         instance_info={"image_source": disk}, driver_internal_info={image.FACTS: facts}
     )  # fmt: skip
-    assert image.is_whole_disk(after)
+    assert image.is_whole_disk(changed_node)
 
 
 def test_a_kernel_and_a_ramdisk_come_from_glance(images, node):

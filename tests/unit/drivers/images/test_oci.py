@@ -56,10 +56,10 @@ def prepared(node):
     facts = image.facts(node)
     examination = image.examine(image.described(node, facts))
     recorded = {image.FACTS: facts, image.EXAMINED: examination}
-    after = target(
+    prepared_node = target(
         instance_info=node.instance_info, options=node.options, driver_internal_info=recorded
     )
-    return facts, image.image_info(after)
+    return facts, image.image_info(prepared_node)
 
 
 @pytest.mark.parametrize(
@@ -93,14 +93,14 @@ def test_malformed_references_are_refused(node, reference):
 @pytest.mark.parametrize("version", ["", ":latest", "@{digest}", ":old@{digest}"])
 def test_the_agent_gets_the_conductors_copy_and_the_digest(registry, node, tmp_path, version):
     text = registry.push(DISK)
-    _, told = prepared(node(version.format(digest=digest(text))))
-    (url,) = told["urls"]
+    _, info = prepared(node(version.format(digest=digest(text))))
+    (url,) = info["urls"]
     served = tmp_path / "root" / unquote(url.removeprefix("http://conductor/"))
     assert DISK == served.read_bytes()
     assert ("sha256", hashlib.sha256(DISK).hexdigest()) == (
-        told["os_hash_algo"], told["os_hash_value"],
+        info["os_hash_algo"], info["os_hash_value"],
     )  # fmt: skip
-    assert registry.host not in json.dumps(told["urls"])
+    assert registry.host not in json.dumps(info["urls"])
 
 
 def descriptors(*rows):
@@ -209,14 +209,14 @@ def test_a_secret_is_used_and_goes_to_no_other_server(registry, node, secret, by
     registry.accepted = "Bearer t0k3n" if by_token else LOGIN
     with serving(Storage) as storage:
         registry.redirect = storage.url
-        facts, told = prepared(node(image_pull_secret=secret))
+        facts, info = prepared(node(image_pull_secret=secret))
     assert {None} == set(received)
     tokens = [(path, login) for path, login in registry.asked if path.startswith("/token")]
     assert by_token == bool(tokens)
     for path, login in tokens:
         assert LOGIN == login
         assert ["repository:library/disks:pull"] == support.token_scope(path)
-    assert "pa55" not in json.dumps([facts, told])
+    assert "pa55" not in json.dumps([facts, info])
 
 
 @pytest.mark.parametrize(

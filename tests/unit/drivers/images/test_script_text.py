@@ -34,7 +34,7 @@ def node(images, tmp_path):
             "kernel_append_params": "booted=${mac}",
         },
     }
-    options = {group: {**given, **changes.get(group, {})} for group, given in OPTIONS.items()}
+    options = {group: {**values, **changes.get(group, {})} for group, values in OPTIONS.items()}
 
     def make(deploy, boot="ipxe", **fields):
         pair = {f"deploy_{name}": f"{images.url}/{name}" for name in ("kernel", "ramdisk")}
@@ -63,39 +63,39 @@ def scripts(it):
 
 
 @pytest.mark.parametrize("boot", ["ipxe", "pxe", "http-ipxe", "http"])
-@pytest.mark.parametrize("given", COMMANDS)
-def test_kernel_arguments_of_a_node_are_no_commands(node, images, boot, given):
+@pytest.mark.parametrize("text", COMMANDS)
+def test_kernel_arguments_of_a_node_are_no_commands(node, images, boot, text):
     pair = {name: f"{images.url}/{name}" for name in ("kernel", "ramdisk")}
-    it = node("ramdisk", boot, instance_info=pair | {"ramdisk_kernel_arguments": given})
+    it = node("ramdisk", boot, instance_info=pair | {"ramdisk_kernel_arguments": text})
     assert refused(it, "instance_info/ramdisk_kernel_arguments", "deploy")
     for place in ("instance_info", "driver_info"):
         info = {"instance_info": pair, "driver_info": {}}
-        info[place] = info[place] | {"kernel_append_params": f"%default% {given}"}
+        info[place] = info[place] | {"kernel_append_params": f"%default% {text}"}
         it = node("ramdisk", boot, **info)
         assert refused(it, f"{place}/kernel_append_params", "boot")
         with pytest.raises(InvalidDriverInfo, match=f"{place}/kernel_append_params"):
             it.driver.boot.prepare_ramdisk(it)
 
 
-@pytest.mark.parametrize("given", ONE_WORD)
+@pytest.mark.parametrize("text", ONE_WORD)
 @pytest.mark.parametrize("field", ["stage2", "image_source"])
-def test_arguments_of_an_installer_are_no_commands(node, images, field, given):
+def test_arguments_of_an_installer_are_no_commands(node, images, field, text):
     info = {name: f"{images.url}/{name}" for name in URLS}
-    info[field] = given.replace("{}", info[field])
+    info[field] = text.replace("{}", info[field])
     assert refused(node("anaconda", instance_info=info), f"instance_info/{field}", "deploy")
 
 
-@pytest.mark.parametrize("given", ONE_WORD)
-def test_the_url_of_a_boot_image_is_no_command(node, given):
-    info = {"boot_iso": given.replace("{}", "http://images/live.iso")}
+@pytest.mark.parametrize("text", ONE_WORD)
+def test_the_url_of_a_boot_image_is_no_command(node, text):
+    info = {"boot_iso": text.replace("{}", "http://images/live.iso")}
     assert refused(node("ramdisk", instance_info=info), "instance_info/boot_iso", "deploy")
 
 
-@pytest.mark.parametrize("given", ONE_WORD)
+@pytest.mark.parametrize("text", ONE_WORD)
 @pytest.mark.parametrize("field", ["connector_id", "target_portal", "target_iqn", "auth_username",
                                    "auth_password"])  # fmt: skip
-def test_properties_of_a_volume_are_no_commands(node, field, given):
-    bad = given.replace("{}", VOLUME.get(field, "iqn.2026-01.org:node"))
+def test_properties_of_a_volume_are_no_commands(node, field, text):
+    bad = text.replace("{}", VOLUME.get(field, "iqn.2026-01.org:node"))
     connector = bad if field == "connector_id" else "iqn.2026-01.org:node"
     properties = VOLUME if field == "connector_id" else {**VOLUME, field: bad}
     it = replace(
@@ -113,19 +113,19 @@ def test_a_refusal_does_not_show_the_value(node):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "text",
     [
         "console=ttyS0,115200n8 root=UUID=2c683317 ks=http://h/p?a=b&c=d;e=f quiet",
         "rd.luks.name=x=y systemd.unit=foo\\x2dbar.service a=|| b=&&c isolcpus=1-3,5 x={y} $z",
         'dyndbg="file a.c +p" -- init=/bin/sh',
     ],
 )
-def test_usual_kernel_arguments_are_passed_on(node, images, given):
+def test_usual_kernel_arguments_are_passed_on(node, images, text):
     pair = {name: f"{images.url}/{name}" for name in ("kernel", "ramdisk")}
-    info = {"instance_info": pair | {"kernel_append_params": f"%default% {given}"}}
+    info = {"instance_info": pair | {"kernel_append_params": f"%default% {text}"}}
     it = node("ramdisk", **info)
     it.driver.deploy.validate(it)
     it.driver.boot.validate(it)
     it.driver.boot.prepare_instance(it)
     # settings may use the boot loader's variables
-    assert f"root=/dev/ram0 booted=${{mac}} {given} BOOTIF=${{mac}}" in scripts(it)
+    assert f"root=/dev/ram0 booted=${{mac}} {text} BOOTIF=${{mac}}" in scripts(it)

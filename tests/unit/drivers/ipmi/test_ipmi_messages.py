@@ -189,8 +189,8 @@ def test_a_bmc_with_a_fixed_timeout_still_gets_the_boot_device():
 )
 def test_boot_flags_are_read(flags, device, persistent):
     wire = Wire((0, bytes.fromhex(flags) + bytes(3)))
-    found = client(wire).get_boot_device()
-    assert (device, persistent) == (found["boot_device"], found["persistent"])
+    setting = client(wire).get_boot_device()
+    assert (device, persistent) == (setting["boot_device"], setting["persistent"])
 
 
 def test_a_message_to_a_busy_bmc_is_retried_within_the_deadline():
@@ -273,10 +273,10 @@ def test_the_boot_device_is_set_with_the_boot_mode(instance, node, uefi, monkeyp
 def test_an_interrupt_and_resets_of_the_bmc_are_one_message_each():
     wire = Wire((0, b""), (0, b""), (0, b""))
     orders = []
-    asked = client(wire, before_order=lambda: orders.append(1))
-    asked.inject_nmi()
-    asked.reset_bmc(warm=True)
-    asked.reset_bmc(warm=False)
+    connection = client(wire, before_order=lambda: orders.append(1))
+    connection.inject_nmi()
+    connection.reset_bmc(warm=True)
+    connection.reset_bmc(warm=False)
     assert [(0, 2, 4), (6, 3), (6, 2)] == wire.sent
     assert 3 == len(orders)
 

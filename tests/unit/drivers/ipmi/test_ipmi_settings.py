@@ -52,12 +52,12 @@ def test_a_wrong_setting_is_named_with_the_accepted_values(field, value, right):
 
 
 @pytest.mark.parametrize(
-    ("sent", "text"),
+    ("value", "text"),
     [(12345678, "12345678"), (0, "0"), (12.5, "12.5"), (-7, "-7"), ("007", "007")],
 )
-def test_a_number_as_a_name_or_a_password_counts_as_its_digits(sent, text):
+def test_a_number_as_a_name_or_a_password_counts_as_its_digits(value, text):
     """OpenStack's client sends `--driver-info ipmi_password=12345678` as a number."""
-    bmc = credentials.read(target(ipmi_username=sent, ipmi_password=sent))
+    bmc = credentials.read(target(ipmi_username=value, ipmi_password=value))
     assert (text, text) == (bmc.username, bmc.password)
 
 
@@ -87,6 +87,6 @@ def test_cipher_suites_of_ipmi_1_5_are_refused():
 
 
 def test_credentials_do_not_show_their_secrets():
-    shown = repr(credentials.read(target(ipmi_hex_kg_key="61" * 20)))
-    assert SECRET not in shown
-    assert "aaaa" not in shown
+    text = repr(credentials.read(target(ipmi_hex_kg_key="61" * 20)))
+    assert SECRET not in text
+    assert "aaaa" not in text

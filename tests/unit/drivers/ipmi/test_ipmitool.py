@@ -110,8 +110,8 @@ class Picky:
         return 0, b"\x01\x00\x00"
 
 
-def negotiating(wire, tried=(17, 3, 2)) -> Client:
-    return Client(Credentials("10.0.0.5"), Bmcs(), wire, 5.0, lambda: None, tried)
+def negotiating(wire, candidates=(17, 3, 2)) -> Client:
+    return Client(Credentials("10.0.0.5"), Bmcs(), wire, 5.0, lambda: None, candidates)
 
 
 def test_cipher_suites_are_tried_in_order_by_a_query_and_the_accepted_one_is_kept():
@@ -135,12 +135,12 @@ def test_wrong_credentials_are_tried_with_one_cipher_suite():
 
 
 @pytest.mark.parametrize(
-    ("bmc", "tried"),
+    ("bmc", "candidates"),
     [
         (Credentials("h", client="ipmitool"), (17, 8, 3)),
         (Credentials("h", client="pyghmi"), (17, 3)),
         (Credentials("h", client="ipmitool", cipher_suite=3), ()),
     ],
 )
-def test_the_last_of_the_listed_cipher_suites_is_tried_first(bmc, tried):
-    assert tried == suites.candidates(bmc, ("3", "8", "17"))
+def test_the_last_of_the_listed_cipher_suites_is_tried_first(bmc, candidates):
+    assert candidates == suites.candidates(bmc, ("3", "8", "17"))

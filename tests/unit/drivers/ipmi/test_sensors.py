@@ -59,14 +59,17 @@ def test_analogue_sensors_are_read_with_kind_unit_and_formula():
         s1=(45, 0xC0, 0), s2=(100, 0xC0, 0), s3=(190, 0xC0, 0), s4=(75, 0xC0, 0),
         s5=(0xFB, 0xC0, 0), s6=(50, 0xC0, 0), s7=(50, 0xC0, 0),
     )  # fmt: skip
-    found = read(repository)
+    readings = read(repository)
     assert {
         "CPU Temp": ("temperature", 45.0, "°C"),
         "Fan 1": ("fan", 6000.0, "RPM"),
         "12V": ("voltage", 11.97, "V"),
         "Total": ("power", 300.0, "W"),
         "Inlet": ("temperature", -5.0, "°C"),
-    } == {name: (each["kind"], each["reading"], each["unit"]) for name, each in found.items()}
+    } == {
+        name: (reading["kind"], reading["reading"], reading["unit"])
+        for name, reading in readings.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -84,8 +87,8 @@ def test_analogue_sensors_are_read_with_kind_unit_and_formula():
     ],
 )
 def test_health_is_that_of_the_most_serious_threshold(reading, value, health):
-    (found,) = read(Repository(TEMPERATURE, s1=reading)).values()
-    assert (value, health) == (found["reading"], found["health"])
+    (sensor,) = read(Repository(TEMPERATURE, s1=reading)).values()
+    assert (value, health) == (sensor["reading"], sensor["health"])
 
 
 def test_a_sensor_that_the_machine_lacks_is_left_out():
@@ -131,14 +134,17 @@ def test_ipmitools_table_has_the_same_sensors():
         ["Current", "3", "Amps", "ok"],
         ["\x1b", "3", "RPM", "ok"],
     ]
-    found = {row["name"]: row for row in sensors.readings_of_rows(rows, "10.0.0.5:623")}
+    readings = {row["name"]: row for row in sensors.readings_of_rows(rows, "10.0.0.5:623")}
     assert {
         "CPU Temp": ("temperature", 45.0, "ok"),
         "Fan 1": ("fan", 6000.0, "critical"),
         "12V": ("voltage", 11.97, "warning"),
         "PSU": ("power", None, "unknown"),
         "Bad": ("power", None, "ok"),
-    } == {name: (each["kind"], each["reading"], each["health"]) for name, each in found.items()}
+    } == {
+        name: (reading["kind"], reading["reading"], reading["health"])
+        for name, reading in readings.items()
+    }
     with pytest.raises(NotSupported, match="lists no sensors"):
         sensors.readings_of_rows(rows[-2:], "10.0.0.5:623")
 
@@ -160,28 +166,28 @@ def test_records_in_a_circle_end():
 )
 def test_a_malformed_record_leaves_the_others(body, reading, name):
     record = bytes((1, 0, 0x51, 1, len(body) + len(name))) + body + name
-    found = read(
+    readings = read(
         Repository(
             TEMPERATURE, record, s1=(45, 0xC0, 0), **{f"s{n}": reading for n in range(2, 256)}
         )
     )
-    assert 45.0 == found["CPU Temp"]["reading"] or record[5:].startswith(b"\x20\0\1")
+    assert 45.0 == readings["CPU Temp"]["reading"] or record[5:].startswith(b"\x20\0\1")
 
 
 @given(answers=strategies.lists(strategies.tuples(
     strategies.sampled_from((0, 0, 0, 0xC5, 0xCB, 0xFF)), strategies.binary(max_size=20)
 ), min_size=1, max_size=30))  # fmt: skip
 def test_any_answers_end_with_sensors_or_a_typed_error(answers):
-    left = list(answers)
+    queue = list(answers)
 
     def ask(*_):
-        return left.pop() if len(left) > 1 else left[0]
+        return queue.pop() if len(queue) > 1 else queue[0]
 
     try:
-        found = sensors.readings(ask, "10.0.0.5:623")
+        readings = sensors.readings(ask, "10.0.0.5:623")
     except HardwareError:
         return
-    assert all(isinstance(each["name"], str) for each in found)
+    assert all(isinstance(reading["name"], str) for reading in readings)
 
 
 class Informed(Repository):
@@ -202,16 +208,16 @@ def test_records_are_read_again_only_after_a_change_or_an_hour(monkeypatch):
     bmc = Informed(TEMPERATURE, FAN, s1=(45, 0xC0, 0), s2=(100, 0xC0, 0))
 
     def cost():
-        before = bmc.requests
+        count = bmc.requests
         assert {"CPU Temp", "Fan 1"} == read(bmc).keys()
-        return bmc.requests - before
+        return bmc.requests - count
 
-    first = cost()
-    assert 3 == cost() < first
+    full_cost = cost()
+    assert 3 == cost() < full_cost
     bmc.state = bytes(12) + b"\1"
-    assert first == cost()
+    assert full_cost == cost()
     times[0] = 3600.0
-    assert first == cost()
+    assert full_cost == cost()
 
 
 def test_records_of_a_repository_without_a_state_are_read_each_time(monkeypatch):
@@ -220,18 +226,18 @@ def test_records_of_a_repository_without_a_state_are_read_each_time(monkeypatch)
         bmc = Informed(TEMPERATURE, s1=(45, 0xC0, 0))
         bmc.state = state
         read(bmc)
-        before = bmc.requests
+        count = bmc.requests
         read(bmc)
-        assert 3 < bmc.requests - before
+        assert 3 < bmc.requests - count
 
 
 def test_the_records_of_two_bmcs_are_kept_apart_and_bounded(monkeypatch):
-    kept = sensors.KeptRecords()
-    kept.MOST = 2
-    first, second = Informed(TEMPERATURE), Informed(FAN)
-    assert [TEMPERATURE] == kept.records(first, "a")
-    assert [FAN] == kept.records(second, "b")
-    kept.records(Informed(POWER), "c")
-    before = first.requests
-    assert [TEMPERATURE] == kept.records(first, "a")
-    assert 1 < first.requests - before
+    cache = sensors.KeptRecords()
+    cache.MOST = 2
+    first_bmc, second_bmc = Informed(TEMPERATURE), Informed(FAN)
+    assert [TEMPERATURE] == cache.records(first_bmc, "a")
+    assert [FAN] == cache.records(second_bmc, "b")
+    cache.records(Informed(POWER), "c")
+    count = first_bmc.requests
+    assert [TEMPERATURE] == cache.records(first_bmc, "a")
+    assert 1 < first_bmc.requests - count

@@ -8,7 +8,7 @@ from drivers.net import child_environment
 def test_programs_get_no_setting_of_the_service(monkeypatch):
     monkeypatch.setenv("INGOT_BROKER_URL", "redis://:pw@h/0")
     monkeypatch.setenv("LANG", "C.UTF-8")
-    given = child_environment.without_settings()
-    assert "C.UTF-8" == given["LANG"]
-    for environ in (given, ipmitool.environment(Credentials("192.0.2.1", password="bmc"))):
+    environment = child_environment.without_settings()
+    assert "C.UTF-8" == environment["LANG"]
+    for environ in (environment, ipmitool.environment(Credentials("192.0.2.1", password="bmc"))):
         assert [] == [name for name in environ if name.startswith("INGOT_")]

@@ -30,13 +30,13 @@ except Unreachable as error:
 @pytest.fixture
 def machine():
     """A server that answers after 0.3 s with `parts` bytes, and a pause between two of them."""
-    asked = threading.Event()
+    arrival = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         parts, pause = 20, staticmethod(lambda: time.sleep(0.3))
 
         def do_GET(self):
-            asked.set()
+            arrival.set()
             time.sleep(0.3)
             self.send_response(200)
             self.send_header("Content-Length", str(self.parts))
@@ -52,7 +52,7 @@ def machine():
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.asked, server.handler, server.continued = asked, Handler, threading.Event()
+        server.asked, server.handler, server.continued = arrival, Handler, threading.Event()
         server.url = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()

@@ -56,8 +56,8 @@ def test_only_known_encodings_pass():
         -308,
         0xC0A1E5CE - (1 << 32),
     )
-    asked = encodings(7, jpeg, 16, cursor, -224, continuous, desktop_size, -247, clipboard, -258)
-    (message,) = Messages().feed(asked)
+    request = encodings(7, jpeg, 16, cursor, -224, continuous, desktop_size, -247, clipboard, -258)
+    (message,) = Messages().feed(request)
     assert encodings(7, 16, -224, -247, -258) == message.data
 
 
@@ -93,7 +93,7 @@ def test_an_older_version_is_told(line):
 
 
 @pytest.mark.parametrize(
-    ("sent", "answers"),
+    ("chunks", "answers"),
     [
         ([b"RFB 003.008\n", b"\1", b"\0"], [b"\1\1", bytes(4), b""]),
         ([b"RFB 003.008\n", b"\1", b"\1"], [b"\1\1", bytes(4), b""]),
@@ -103,15 +103,15 @@ def test_an_older_version_is_told(line):
         ([b"RFB 00", b"3.008\n", b"\1\1"], [b"", b"\1\1", bytes(4)]),
     ],
 )
-def test_the_handshake_of_a_viewer_needs_no_authentication(sent, answers):
+def test_the_handshake_of_a_viewer_needs_no_authentication(chunks, answers):
     viewer = Viewer()
-    told = []
-    for data in sent:
+    replies = []
+    for data in chunks:
         assert not viewer.is_ready
         answer, messages = viewer.feed(data)
-        told.append(answer)
+        replies.append(answer)
         assert [] == messages
-    assert answers == told
+    assert answers == replies
     assert viewer.is_ready
     answer, messages = viewer.feed(KEY)
     assert (b"", [(KEY, True)]) == (answer, messages)

@@ -66,10 +66,10 @@ def test_a_bmcs_authorities_are_a_regular_file(fifo):
 @pytest.mark.parametrize("recorded", ["{fifo}", "False", "no", "/etc/hostname"])
 def test_a_recorded_value_that_is_no_certificate_is_ignored(fifo, monkeypatch, recorded):
     """An earlier release recorded it without a check."""
-    asked = []
+    values = []
 
     def bundle(value):
-        asked.append(value)
+        values.append(value)
         return tls.bundle(value)
 
     monkeypatch.setattr(client, "bundle", bundle)
@@ -78,10 +78,10 @@ def test_a_recorded_value_that_is_no_certificate_is_ignored(fifo, monkeypatch, r
     for driver_info, believed in (({}, "True"), ({"agent_verify_ca": OTHER_PEM}, OTHER_PEM)):
         node = replace(it, agent=agent, driver_info=driver_info)
         assert isinstance(in_time(lambda node=node: client.commands(node)), Unreachable)
-        assert believed == asked.pop()
+        assert believed == values.pop()
     node = replace(it, agent=replace(agent, verify_ca=PEM))
     assert isinstance(in_time(lambda: client.commands(node)), Unreachable)
-    assert [PEM] == asked
+    assert [PEM] == values
 
 
 def test_operators_give_booleans_files_and_certificates(tmp_path):

@@ -39,8 +39,8 @@ def options(place):
         "deploy": {"http_root": str(place / "www"), "http_url": "http://conductor:8080"},
         "pxe": {"instance_master_path": str(place / "kept")},
     }
-    found = {group: {**given, **changes.get(group, {})} for group, given in OPTIONS.items()}
-    return {**found, "copy": {"path": place / "copy"}}
+    groups = {group: {**values, **changes.get(group, {})} for group, values in OPTIONS.items()}
+    return {**groups, "copy": {"path": place / "copy"}}
 
 
 def allowing(options, *folders):
@@ -114,10 +114,10 @@ def test_a_regular_file_in_an_allowed_directory_is_read(place, options):
     (place / "linked").symlink_to(place / "images")
     for url in (f"file://{place}/images/disk.raw", f"FILE://localhost{place}/images/disk%2Eraw"):
         for using in (options, allowing(options, place / "linked")):
-            found = {name: read() for name, read in readings(using, url).items()}
-            assert SECRET.decode() == found["template, checksums"]
-            assert place / "images" / "disk.raw" == found["kernel, ramdisk, boot loader"].path
-            (url_of_agent,) = found["image"]["urls"]
+            contents = {name: read() for name, read in readings(using, url).items()}
+            assert SECRET.decode() == contents["template, checksums"]
+            assert place / "images" / "disk.raw" == contents["kernel, ramdisk, boot loader"].path
+            (url_of_agent,) = contents["image"]["urls"]
             served = place / "www" / unquote(url_of_agent).removeprefix("http://conductor:8080/")
             assert SECRET == served.read_bytes()
 
@@ -165,5 +165,5 @@ def test_the_kickstart_template_of_a_node_is_never_a_file(place, options, allowe
 def test_installers_are_started_only_if_the_settings_enable_them():
     with pytest.raises(InvalidDriverInfo, match=r"deploy_interface.*anaconda"):
         load(HARDWARE_TYPES).driver("fake-hardware", {"deploy": "anaconda"})
-    named = load(HARDWARE_TYPES, enabled_interfaces={"deploy": ["direct", "anaconda"]})
-    assert "anaconda" == named.driver("redfish", {"deploy": "anaconda"}).deploy.name
+    registry = load(HARDWARE_TYPES, enabled_interfaces={"deploy": ["direct", "anaconda"]})
+    assert "anaconda" == registry.driver("redfish", {"deploy": "anaconda"}).deploy.name

@@ -177,17 +177,17 @@ def test_a_standby_with_a_certificate_does_not_lead_to_one_without(server, tmp_p
 
 
 def test_an_answer_is_read_up_to_the_longest():
-    sent = 0
+    size = 0
 
     def answer(listener):
-        nonlocal sent
+        nonlocal size
         stream, _ = listener.accept()
         with stream, suppress(OSError):  # the client reads no more, or has closed
             stream.settimeout(1.0)
             stream.recv(65536)
             stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{}")
-            while sent < 32 * LONGEST:
-                sent += stream.send(b" " * 65536)
+            while size < 32 * LONGEST:
+                size += stream.send(b" " * 65536)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = threading.Thread(target=answer, args=(listener,))
@@ -196,7 +196,7 @@ def test_an_answer_is_read_up_to_the_longest():
         with pytest.raises(VaultUnreachable, match="no document"):
             Connection(Server(address, "", None, 5.0)).is_able()
         server.join()
-    assert LONGEST < sent < 16 * LONGEST  # buffers of the connection hold some of it
+    assert LONGEST < size < 16 * LONGEST  # buffers of the connection hold some of it
 
 
 def test_an_answer_that_is_too_long_is_none(server):
@@ -226,16 +226,16 @@ def test_the_certificate_of_the_server_is_verified(tmp_path):
 def test_a_token_is_renewed_before_it_ends_and_replaced_at_its_longest_time(server):
     client = Client(server)
     server.roles["auth/approle", "r1"] = Role({"": ALL}, "s1", ttl=60, max_ttl=100)
-    first = client.tokens.current()
+    token = client.tokens.current()
     client.clock.now += 39
-    assert (first, 0) == (client.tokens.current(), server.count("renew"))
+    assert (token, 0) == (client.tokens.current(), server.count("renew"))
     for moment in (41, 82):  # two thirds of its time have passed
         server.advance(moment - (server._offset or 0))
         client.clock.now = 100.0 + moment
         client.tokens.current()
     assert 2 == server.count("renew-self")
     assert 2 == server.count("login")  # the second renewal gave less than half of the time
-    assert first != client.tokens.current()
+    assert token != client.tokens.current()
 
 
 def test_a_token_serves_until_its_end_while_the_vault_is_sealed(server):

@@ -22,8 +22,8 @@ SECOND = Nic(
 
 @pytest.fixture
 def neutron():
-    with support.serving() as found:
-        yield found
+    with support.serving() as server:
+        yield server
     service._connect.cache_clear()
 
 
@@ -37,7 +37,7 @@ def machine(neutron, registry):
     """Factory of machines: `machine("flat", **fields)`, with settings as `neutron_NAME`."""
 
     def make(network="neutron", boot="ipxe", **fields):
-        own = {name: fields.pop(name) for name in list(fields) if name.startswith("neutron_")}
+        settings = {name: fields.pop(name) for name in list(fields) if name.startswith("neutron_")}
         options = {
             **OPTIONS,
             "deploy": {**OPTIONS["deploy"], "http_url": "http://192.0.2.1:8080"},
@@ -48,7 +48,7 @@ def machine(neutron, registry):
                 "endpoint_override": neutron.url,
                 "retries": 0,
                 **{f"{name}_network": name for name in support.NETWORKS if name != "tenant"},
-                **{name.removeprefix("neutron_"): value for name, value in own.items()},
+                **{name.removeprefix("neutron_"): value for name, value in settings.items()},
             },
         }
         return target(

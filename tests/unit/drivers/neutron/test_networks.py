@@ -32,13 +32,13 @@ def test_the_agent_gets_a_port_in_the_network_of_its_phase(neutron, machine, pur
 def test_dhcp_leads_the_agent_to_its_loader(neutron, machine):
     run(machine(nics=(replace(FIRST, extra={"client-id": "ff:01"}),)), "add_cleaning_network")
     (port,) = neutron.ports.values()
-    given = {(option["opt_name"], option["opt_value"]) for option in port["extra_dhcp_opts"]}
+    dhcp_options = {(option["opt_name"], option["opt_value"]) for option in port["extra_dhcp_opts"]}
     assert {
         ("tag:!ipxe,67", "snponly.efi"),
         ("tag:ipxe,67", "http://192.0.2.1:8080/boot.ipxe"),
         ("66", "192.0.2.1"), ("150", "192.0.2.1"), ("server-ip-address", "192.0.2.1"),
         ("61", "ff:01"),
-    } == given  # fmt: skip
+    } == dhcp_options  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -157,12 +157,12 @@ def test_flat_leads_the_machine_to_its_agent_by_the_ports_of_the_tenant(neutron,
 
 
 def test_options_of_the_tenant_stay(neutron, machine):
-    own = {"opt_name": "26", "opt_value": "9000", "ip_version": 4}
-    vif = neutron.add_port(extra_dhcp_opts=[own])
+    option = {"opt_name": "26", "opt_value": "9000", "ip_version": 4}
+    vif = neutron.add_port(extra_dhcp_opts=[option])
     it = machine("flat", nics=(with_vif(FIRST, vif),))
     run(it, "add_provisioning_network")
     run(it, "unconfigure_tenant_networks")
-    assert [own] == neutron.ports[vif]["extra_dhcp_opts"]
+    assert [option] == neutron.ports[vif]["extra_dhcp_opts"]
 
 
 def test_flat_without_a_vif_cannot_lead_a_machine(machine):
@@ -229,15 +229,15 @@ def test_a_port_that_stays_down_fails_the_step(neutron, machine):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "fields",
     [
         {"neutron_fail_on_port_binding_failure": False},
         {"driver_info": {"fail_on_binding_failure": "False"}},
     ],
 )
-def test_a_failed_binding_may_be_accepted_and_is_told(neutron, machine, given):
+def test_a_failed_binding_may_be_accepted_and_is_told(neutron, machine, fields):
     neutron.binds = "binding_failed"
-    it = machine(**given)
+    it = machine(**fields)
     outcome = it.driver.network.add_cleaning_network(it)
     (port,) = neutron.ports
     assert Done({"ports": [port], "unconnected": {port: "binding_failed"}}) == outcome
@@ -453,11 +453,11 @@ def test_a_death_between_any_two_requests_leaves_no_orphan_and_no_double(
     it = machine(network, nics=(with_vif(FIRST, vifs[0]), with_vif(SECOND, vifs[1])))
     deadly.answered, crashes = answered, 0
     for method in STORIES[network]:
-        before, deadly.at = deepcopy(neutron.ports), 0
-        after = run(it, method)
-        expected, deadly.at = wiring(neutron, after), 1
+        ports, deadly.at = deepcopy(neutron.ports), 0
+        next_node = run(it, method)
+        expected, deadly.at = wiring(neutron, next_node), 1
         while True:
-            neutron.ports, deadly.count = deepcopy(before), 0
+            neutron.ports, deadly.count = deepcopy(ports), 0
             try:
                 run(replace(it, reports={}), method)
             except Crash:
@@ -468,7 +468,7 @@ def test_a_death_between_any_two_requests_leaves_no_orphan_and_no_double(
                 continue
             break
         deadly.at = 0
-        neutron.ports = deepcopy(before)
+        neutron.ports = deepcopy(ports)
         it = run(replace(it, reports={}), method)
         service_ports = neutron.ports.keys() - set(vifs)
         joined = method.startswith("add_") and (network == "neutron" or "cleaning" in method)

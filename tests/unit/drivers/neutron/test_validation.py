@@ -17,7 +17,7 @@ def test_the_settings_of_both_interfaces_are_sufficient(neutron, machine):
 
 
 @pytest.mark.parametrize(
-    ("network", "given", "message"),
+    ("network", "fields", "message"),
     [
         ("flat", {"neutron_endpoint_override": None}, r"needs the setting \[neutron\]auth_url"),
         ("flat", {"neutron_cleaning_network": None}, r"\[neutron\]cleaning_network, or driver_info"),
@@ -28,8 +28,8 @@ def test_the_settings_of_both_interfaces_are_sufficient(neutron, machine):
         ("neutron", {"driver_info": {"fail_on_binding_failure": "perhaps"}}, "neither true nor false"),
     ],
 )  # fmt: skip
-def test_a_wrong_setting_is_named(machine, network, given, message):
-    it = machine(network, **given)
+def test_a_wrong_setting_is_named(machine, network, fields, message):
+    it = machine(network, **fields)
     with pytest.raises(InvalidDriverInfo, match=message):
         it.driver.network.validate(it)
 

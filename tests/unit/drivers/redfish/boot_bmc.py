@@ -64,11 +64,11 @@ class BootBmc(LocalBmc):
     orders: list = field(default_factory=list)  # (method, last part of the path, body)
 
     def answer(self, method, path, headers, body=b""):
-        known = path.rstrip("/").replace(self.machine.uuid, "{id}")
+        template = path.rstrip("/").replace(self.machine.uuid, "{id}")
         document = json.loads(body) if body else None
         if method != "GET":
-            self.orders.append((method, known.rpartition("/")[2], document))
-        if known == TASK:
+            self.orders.append((method, template.rpartition("/")[2], document))
+        if template == TASK:
             state, status = self.task
             return 200, json.dumps(
                 {
@@ -76,24 +76,24 @@ class BootBmc(LocalBmc):
                     "TaskStatus": status, "Messages": [{"Message": "no such image"}],
                 }
             ).encode(), {}  # fmt: skip
-        if known.startswith(MEDIA):
-            return self._media(method, known.removeprefix(MEDIA).strip("/"), document)
-        if method == "PATCH" and known == SYSTEM and "Boot" in document:
+        if template.startswith(MEDIA):
+            return self._media(method, template.removeprefix(MEDIA).strip("/"), document)
+        if method == "PATCH" and template == SYSTEM and "Boot" in document:
             boot = self.on_boot(dict(document["Boot"]))
             if isinstance(boot, int):
                 return boot, b'{"error": {"message": "not like this"}}', {}
             body = json.dumps({"Boot": boot}).encode()
         return super().answer(method, path, headers, body)
 
-    def _media(self, method, rest, document):
-        if not rest:
+    def _media(self, method, subpath, document):
+        if not subpath:
             members = [{"@odata.id": f"{MEDIA}/{name}"} for name in self.drives]
             return (
                 200,
                 json.dumps({"@odata.id": MEDIA, "Name": "m", "Members": members}).encode(),
                 {},
             )
-        name, _, action = rest.partition("/Actions/VirtualMedia.")
+        name, _, action = subpath.partition("/Actions/VirtualMedia.")
         drive = self.drives[name]
         if method == "GET":
             return 200, json.dumps(self._document(name, drive)).encode(), {}

@@ -36,12 +36,12 @@ class ScriptedBmc(LocalBmc):
     orders: list = field(default_factory=list)  # (method, path, body) of each order
 
     def answer(self, method, path, headers, body=b""):
-        known = path.rstrip("/").replace(self.machine.uuid, "{id}")
+        template = path.rstrip("/").replace(self.machine.uuid, "{id}")
         if method != "GET":
-            self.orders.append((method, known, json.loads(body) if body else None))
-        if method == "POST" and known.endswith("ComputerSystem.Reset"):
+            self.orders.append((method, template, json.loads(body) if body else None))
+        if method == "POST" and template.endswith("ComputerSystem.Reset"):
             return self._reset(json.loads(body)["ResetType"])
-        turns = self.scripts.get((method, known))
+        turns = self.scripts.get((method, template))
         if not turns:
             return super().answer(method, path, headers, body)
         turn = turns.pop(0) if len(turns) > 1 else turns[0]
@@ -50,9 +50,9 @@ class ScriptedBmc(LocalBmc):
             return super().answer(method, path, headers, body)
         if turn == LOST:
             self.lose()
-        status, more, document = turn
+        status, answer_headers, document = turn
         content = b"" if document is None else json.dumps(document).encode()
-        return status, content if not isinstance(document, bytes) else document, more
+        return status, content if not isinstance(document, bytes) else document, answer_headers
 
     def install(self, monkeypatch):
         order = Connection.order
@@ -92,19 +92,19 @@ class ScriptedBmc(LocalBmc):
 
 
 def error(status, message="refused", name="Base.1.8.GeneralError", **headers):
-    said = [{"MessageId": name, "Message": message}]
+    messages = [{"MessageId": name, "Message": message}]
     return (
         status,
         headers,
-        {"error": {"code": name, "message": message, "@Message.ExtendedInfo": said}},
+        {"error": {"code": name, "message": message, "@Message.ExtendedInfo": messages}},
     )
 
 
-def task(state="Running", status="OK", *said, path=TASK, **more):
-    messages = [{"MessageId": "x.1.0.y", "Message": text} for text in said]
+def task(state="Running", status="OK", *texts, path=TASK, **fields):
+    messages = [{"MessageId": "x.1.0.y", "Message": text} for text in texts]
     document = {
         "@odata.id": path, "Id": "JID_1", "Name": "T", "TaskState": state, "TaskStatus": status,
-        "Messages": messages, **more,
+        "Messages": messages, **fields,
     }  # fmt: skip
     return 200, {}, {name: value for name, value in document.items() if value is not ...}
 

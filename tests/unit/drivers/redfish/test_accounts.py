@@ -51,10 +51,10 @@ class Node:
         self.registry, self.uuid = registry, machine.uuid
         self.info, self.internal, self.others = machine.driver_info() | info, {}, []
 
-    def target(self, progress=(), **more):
+    def target(self, progress=(), **fields):
         return replace(
             target(
-                "redfish", registry=self.registry, uuid=self.uuid, driver_info=self.info, **more
+                "redfish", registry=self.registry, uuid=self.uuid, driver_info=self.info, **fields
             ),
             driver_internal_info=self.internal,
             progress=dict(progress),
@@ -80,17 +80,17 @@ class Node:
 def test_a_new_password_is_in_use_at_once(machine, registry, auth, caplog):
     caplog.set_level(logging.DEBUG)
     node = Node(machine, registry, redfish_auth_type=auth)
-    before = node.target()
-    assert "power off" == before.driver.power.get_power_state(before)
+    earlier_target = node.target()
+    assert "power off" == earlier_target.driver.power.get_power_state(earlier_target)
     assert Done({"rotated": ["redfish_password"]}) == node.run()
     assert machine.password == node.info["redfish_password"] != "admin"
-    after = node.target()
-    assert "power off" == after.driver.power.get_power_state(after)
+    later_target = node.target()
+    assert "power off" == later_target.driver.power.get_power_state(later_target)
     assert 0 == machine.wrong_logins == machine.lockouts
     assert machine.password not in caplog.text
     assert machine.password not in str(list(machine.log))
     with pytest.raises(LoginRefused):
-        before.driver.power.get_power_state(before)
+        earlier_target.driver.power.get_power_state(earlier_target)
 
 
 def test_the_session_of_the_verification_is_ended(machine, registry):

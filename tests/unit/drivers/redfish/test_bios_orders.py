@@ -70,8 +70,8 @@ def choice(*names):
 def test_a_value_is_converted_to_the_type_of_the_registry_or_of_the_present_value(
     setting, value, converted
 ):
-    found = setting.converted(value)
-    assert (converted, type(converted)) == (found, type(found))
+    result = setting.converted(value)
+    assert (converted, type(converted)) == (result, type(result))
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,11 @@ def test_other_pending_settings_are_named(bmc, node):
 
 def test_a_value_that_the_bios_does_not_take_fails_with_both(bmc, node):
     bmc.scripts["PATCH", SETTINGS] = [(204, {}, None)]
-    said = {"Messages": [{"MessageId": "a.b", "Message": "needs UEFI", "Severity": "Critical"}]}
-    settings = {"SettingsObject": {"@odata.id": SETTINGS.replace("{id}", bmc.machine.uuid)}, **said}
+    messages = {"Messages": [{"MessageId": "a.b", "Message": "needs UEFI", "Severity": "Critical"}]}
+    settings = {
+        "SettingsObject": {"@odata.id": SETTINGS.replace("{id}", bmc.machine.uuid)},
+        **messages,
+    }
     bmc.changes[BIOS] = having(**{"@Redfish.Settings": settings})
     outcome = apply(node, NumLock="Off")
     assert (

@@ -63,7 +63,7 @@ def finish(node, step, **args):
 
 
 def orders(machine):
-    return [each["what"].split()[0] for each in machine.log if each["kind"] == "redfish"]
+    return [entry["what"].split()[0] for entry in machine.log if entry["kind"] == "redfish"]
 
 
 def shown(machine):
@@ -128,8 +128,8 @@ def test_a_clock_that_runs_beside_the_time_it_was_set_to_fails_the_step(
     ("shift", "difference"), [(0, 0.0), (-60, -60.0), (60, 60.0), (-1.5, -1.0)]
 )
 def test_a_clock_of_whole_seconds_is_right_within_its_second(shift, difference):
-    shown = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=shift)
-    manager = SimpleNamespace(datetime=shown.replace(microsecond=0).isoformat(), path="manager")
+    moment = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=shift)
+    manager = SimpleNamespace(datetime=moment.replace(microsecond=0).isoformat(), path="manager")
     assert abs(clock._difference(manager, 0.0) - difference) <= 1.0
     if shift == 0:
         assert abs(clock._difference(manager, 0.0)) < 0.2
@@ -142,18 +142,22 @@ def test_a_time_that_takes_effect_late_is_waited_for_and_ordered_once(node, mach
         ORDERS, ("PATCH", MANAGER), lambda _bmc, body: received.append(body) or DONE
     )
     management = node.driver.management
-    first = management.run(node, "set_bmc_clock", {})
-    assert isinstance(first, Wait)
-    second = management.run(replace(node, progress=first.progress), "set_bmc_clock", {})
-    assert isinstance(second, Wait)
+    first_outcome = management.run(node, "set_bmc_clock", {})
+    assert isinstance(first_outcome, Wait)
+    second_outcome = management.run(
+        replace(node, progress=first_outcome.progress), "set_bmc_clock", {}
+    )
+    assert isinstance(second_outcome, Wait)
     machine.clock_ahead = 0.0
-    last = management.run(replace(node, progress=second.progress), "set_bmc_clock", {})
-    assert isinstance(last, Done)
+    last_outcome = management.run(
+        replace(node, progress=second_outcome.progress), "set_bmc_clock", {}
+    )
+    assert isinstance(last_outcome, Done)
     assert 1 == len(received)
 
 
 @pytest.mark.parametrize(
-    ("ahead", "arguments", "sent"),
+    ("ahead", "arguments", "actions"),
     [
         (0.0, {}, []),
         (2.5, {}, ["clock"]),
@@ -162,10 +166,10 @@ def test_a_time_that_takes_effect_late_is_waited_for_and_ordered_once(node, mach
         (-20.0, {"tolerance": 10}, ["clock"]),
     ],
 )
-def test_a_clock_is_set_only_beyond_the_tolerance(node, machine, ahead, arguments, sent):
+def test_a_clock_is_set_only_beyond_the_tolerance(node, machine, ahead, arguments, actions):
     machine.clock_ahead = ahead
     assert isinstance(finish(node, "verify_bmc_clock", **arguments), Done)
-    assert sent == orders(machine)
+    assert actions == orders(machine)
 
 
 @pytest.mark.parametrize(
@@ -268,11 +272,11 @@ def test_a_reset_that_the_bmc_does_not_offer_is_named(node, machine, monkeypatch
     document = system.SYSTEM_DOCUMENTS[KEYS]
 
     def limited(machine):
-        made = document(machine)
-        made["Actions"]["#SecureBoot.ResetKeys"]["ResetKeysType@Redfish.AllowableValues"] = [
+        resource = document(machine)
+        resource["Actions"]["#SecureBoot.ResetKeys"]["ResetKeysType@Redfish.AllowableValues"] = [
             "ResetAllKeysToDefault"
         ]
-        return made
+        return resource
 
     monkeypatch.setitem(DOCUMENTS, KEYS, limited)
     with pytest.raises(NotSupported, match="does not offer DeleteAllKeys, but ResetAllKeysToDef"):

@@ -66,19 +66,19 @@ def test_a_port_that_is_none_is_the_usual_one(port):
 
 
 def test_ssh_is_preferred_and_has_no_secret_in_its_arguments(program, programs):
-    found = program({"SSH": SSH, "IPMI": IPMI})
-    assert "ssh" == found.arguments[0]
-    assert "start /system1/console" == found.arguments[-1]
-    assert "admin" == found.environment["BMC_PASSWORD"]
-    assert without_user(found.arguments, "-l")
+    command = program({"SSH": SSH, "IPMI": IPMI})
+    assert "ssh" == command.arguments[0]
+    assert "start /system1/console" == command.arguments[-1]
+    assert "admin" == command.environment["BMC_PASSWORD"]
+    assert without_user(command.arguments, "-l")
     programs.discard("ssh")
-    found = program({"SSH": SSH, "IPMI": IPMI})
-    assert ("ipmitool", "sol", "activate") == (found.arguments[0], *found.arguments[-2:])
-    assert "6230" in found.arguments
-    assert "admin" == found.environment["IPMI_PASSWORD"]
-    assert without_user(found.arguments, "-U")
-    assert without_user(found.preparation, "-U")
-    assert "PASSWORD" not in repr(found)
+    command = program({"SSH": SSH, "IPMI": IPMI})
+    assert ("ipmitool", "sol", "activate") == (command.arguments[0], *command.arguments[-2:])
+    assert "6230" in command.arguments
+    assert "admin" == command.environment["IPMI_PASSWORD"]
+    assert without_user(command.arguments, "-U")
+    assert without_user(command.preparation, "-U")
+    assert "PASSWORD" not in repr(command)
 
 
 def without_user(arguments, option):

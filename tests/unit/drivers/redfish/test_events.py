@@ -41,8 +41,8 @@ def source(node):
     return interfaces_of(node).management
 
 
-def orders(machine, what="create subscription"):
-    return [entry["detail"] for entry in machine.log if entry["what"] == what]
+def orders(machine, order="create subscription"):
+    return [entry["detail"] for entry in machine.log if entry["what"] == order]
 
 
 def test_a_subscription_is_found_by_its_mark_among_those_of_others(machine, node, source):

@@ -76,11 +76,11 @@ def test_absent_sockets_and_bays_are_not_counted(bmc, node):
         MemorySummary={"TotalSystemMemoryGiB": 32, "Status": {"State": "Absent"}}
     )
 
-    found = inspected(node)
+    hardware = inspected(node)
 
-    assert (16, 1) == (found["cpu"]["count"], found["cpu"]["socket_count"])
-    assert len(whole["disks"]) - 1 == len(found["disks"])
-    assert "memory" not in found
+    assert (16, 1) == (hardware["cpu"]["count"], hardware["cpu"]["socket_count"])
+    assert len(whole["disks"]) - 1 == len(hardware["disks"])
+    assert "memory" not in hardware
 
 
 def test_simple_storage_counts_only_where_there_are_no_drives(bmc, node):
@@ -110,14 +110,14 @@ def test_simple_storage_counts_only_where_there_are_no_drives(bmc, node):
 def test_a_missing_or_malformed_storage_resource_is_skipped(bmc, node, caplog, path, change):
     bmc.changes[path] = change
     with caplog.at_level(logging.WARNING, "drivers.redfish"):
-        found = inspected(node)
+        hardware = inspected(node)
     logged = [record for record in caplog.records if record.msg == "redfish.resource_skipped"]
 
     expected = 3 if "Drives" in path else 1  # without drives, that of SimpleStorage
-    assert (8, expected) == (found["cpu"]["count"], len(found["disks"]))
+    assert (8, expected) == (hardware["cpu"]["count"], len(hardware["disks"]))
     if change is None:
         assert [bmc.machine.redfish_address + path.replace("{id}", bmc.machine.uuid)] == [
-            each.url for each in logged
+            record.url for record in logged
         ]
     assert {("system", "led"), ("chassis", "Chassis")} <= lights(node)
 
@@ -277,30 +277,30 @@ def test_a_bmc_without_an_update_service_is_named(bmc, node):
 def with_adapters(bmc):
     """Add two network adapters to the chassis; one has a serial number."""
 
-    def adapter(version, **more):
+    def adapter(version, **fields):
         return {
             "Manufacturer": "Acme", "Model": "N1",
-            "Controllers": [{"FirmwarePackageVersion": version}], **more,
+            "Controllers": [{"FirmwarePackageVersion": version}], **fields,
         }  # fmt: skip
 
-    found = collection(
+    adapters = collection(
         bmc,
         f"{CHASSIS}/NetworkAdapters",
         Slot1=adapter("14.1", SerialNumber="S1"),
         Slot2=adapter("16.2"),
         Slot3=adapter(None),
     )
-    bmc.changes[CHASSIS] = having(NetworkAdapters=found)
+    bmc.changes[CHASSIS] = having(NetworkAdapters=adapters)
 
 
 def test_the_firmware_of_network_adapters_is_listed_by_serial_number_else_by_id(bmc, node):
     with_adapters(bmc)
-    found = firmware(node)
-    assert {"bios", "bmc", "nic:S1", "nic:Slot2"} == found.keys()
+    components = firmware(node)
+    assert {"bios", "bmc", "nic:S1", "nic:Slot2"} == components.keys()
     assert {
         "component": "nic:S1", "current_version": "14.1", "vendor": "Acme", "model": "N1",
         "serial_number": "S1",
-    } == found["nic:S1"]  # fmt: skip
+    } == components["nic:S1"]  # fmt: skip
 
 
 def test_firmware_without_a_version_is_left_out(bmc, node):
@@ -367,9 +367,9 @@ def test_an_update_names_its_target_only_if_it_is_unambiguous(
     assert expected == request_of(node, component).body.get("Targets")
 
 
-def request_of(node, component, **more):
+def request_of(node, component, **fields):
     with client.turn(node, node.driver.power.bmcs) as connection:
-        return software.Update(component, "http://images/new.bin", **more).request(connection)
+        return software.Update(component, "http://images/new.bin", **fields).request(connection)
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def request_of(node, component, **more):
 def test_out_of_band_steps_need_the_ramdisk_as_in_ironic(node, kind, step, clean):
     def needs(flow):
         offered = node.driver.by_kind[kind].get_steps(node, flow)
-        return {each.name: each.needs_ramdisk for each in offered}.get(step)
+        return {offered_step.name: offered_step.needs_ramdisk for offered_step in offered}.get(step)
 
     assert clean is needs(Flow.CLEAN)
     assert not needs(Flow.SERVICE)

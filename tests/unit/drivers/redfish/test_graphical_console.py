@@ -21,9 +21,9 @@ def target(monkeypatch):
         }
         bmc = LocalBmc(changes=changes).install(monkeypatch)
         kind = {"console": "redfish-graphical"}
-        known = bmc.node(interfaces=kind).driver_info
+        driver_info = bmc.node(interfaces=kind).driver_info
         options = with_option("vnc", launcher=launcher)
-        return bmc.node(interfaces=kind, options=options, driver_info={**known, **info})
+        return bmc.node(interfaces=kind, options=options, driver_info={**driver_info, **info})
 
     return of
 

@@ -38,13 +38,13 @@ class IdracBmc(LocalBmc):
             **document, "Oem": {"Dell": oem}, "LastResetTime": self.reset_at,
             "Links": {**document["Links"], "Oem": {"Dell": services}},
         }  # fmt: skip
-        for name, action, more in (
+        for name, action, parameters in (
             ("DellJobService", "DellJobService.DeleteJobQueue", {}),
             ("DelliDRACCardService", "DelliDRACCardService.iDRACReset",
              {"Force@Redfish.AllowableValues": ["Graceful"]}),
         ):  # fmt: skip
             at = f"{DELL}/{name}"
-            actions = {f"#{action}": {"target": f"{at}/Actions/{action}", **more}}
+            actions = {f"#{action}": {"target": f"{at}/Actions/{action}", **parameters}}
             self.more[at] = {"@odata.id": at, "Id": name, "Name": name, "Actions": actions}
         self.more[f"{DELL}/Jobs"] = {"@odata.id": f"{DELL}/Jobs", "Id": "Jobs", "Name": "Jobs"}
 
@@ -115,16 +115,16 @@ def test_the_service_tag_is_the_serial_number_and_pxe_settings_name_the_boot_int
         "PxeDev2EnDis": "Enabled", "PxeDev2Interface": "B",
     }  # fmt: skip
     bmc.changes[f"{SYSTEM}/Bios"] = having(Attributes=pxe)
-    found = {}
+    findings = {}
     for driver in ("idrac", "redfish"):
         node = bmc.node(driver=driver)
         node.driver.inspect.inspect_hardware(node)
         process(node)
-        found[driver] = node.reports["findings"]
-    assert "TAG1234" == found["idrac"].inventory["system_vendor"]["serial_number"]
-    assert "CN-BOARD" == found["redfish"].inventory["system_vendor"]["serial_number"]
-    assert ["52:54:00:00:00:0b"] == [port["address"] for port in found["idrac"].ports]
-    assert 2 == len(found["redfish"].ports)
+        findings[driver] = node.reports["findings"]
+    assert "TAG1234" == findings["idrac"].inventory["system_vendor"]["serial_number"]
+    assert "CN-BOARD" == findings["redfish"].inventory["system_vendor"]["serial_number"]
+    assert ["52:54:00:00:00:0b"] == [port["address"] for port in findings["idrac"].ports]
+    assert 2 == len(findings["redfish"].ports)
 
 
 @pytest.mark.parametrize(

@@ -196,11 +196,11 @@ def test_a_bmc_without_usable_interfaces_leaves_the_ports_as_they_are(bmc, docum
 
 def test_links_may_be_urls_of_the_same_bmc_and_lead_to_no_other_host(bmc):
     nics(bmc, {"MACAddress": MAC}, {"MACAddress": OTHER}, {"MACAddress": THIRD})
-    first, second, third = (link["@odata.id"] for link in bmc.more[NICS]["Members"])
+    first_path, second_path, third_path = (link["@odata.id"] for link in bmc.more[NICS]["Members"])
     links = [
-        first,
-        f"{bmc.machine.redfish_address}{second}",
-        f"http://192.0.2.1{third}",
+        first_path,
+        f"{bmc.machine.redfish_address}{second_path}",
+        f"http://192.0.2.1{third_path}",
         "//x/y",
         5,
     ]
@@ -211,20 +211,20 @@ def test_links_may_be_urls_of_the_same_bmc_and_lead_to_no_other_host(bmc):
 def test_all_pages_of_the_interfaces_are_read(bmc):
     nics(bmc, {"MACAddress": MAC}, {"MACAddress": OTHER})
     path = NICS.replace("{id}", bmc.machine.uuid)
-    first, second = bmc.more[NICS]["Members"]
-    bmc.more[NICS] = {"Members": [first], "Members@odata.nextLink": f"{path}/More"}
-    bmc.more[f"{NICS}/More"] = {"Members": [second]}
+    first_link, second_link = bmc.more[NICS]["Members"]
+    bmc.more[NICS] = {"Members": [first_link], "Members@odata.nextLink": f"{path}/More"}
+    bmc.more[f"{NICS}/More"] = {"Members": [second_link]}
     assert [MAC, OTHER] == addresses(inspected(bmc))
 
 
 def _documents():
     """Return paths and pointers of all values below the system."""
-    known = LocalBmc().documents()
+    documents = LocalBmc().documents()
     return [
         (path, pointer)
-        for path in sorted(known)
+        for path in sorted(documents)
         if path.startswith((SYSTEM, STORAGE))
-        for pointer in pointers(known[path])
+        for pointer in pointers(documents[path])
     ]
 
 
@@ -237,8 +237,8 @@ def test_no_single_value_ends_an_inspection(place, value):
     path, pointer = place
     with pytest.MonkeyPatch.context() as patch:
         bmc = LocalBmc(changes={path: changed(pointer, value)}).install(patch)
-        found = inspected(bmc).node["properties"]
-    assert len(PROPERTIES.keys() - found.keys()) <= 2  # processors have two
+        node_properties = inspected(bmc).node["properties"]
+    assert len(PROPERTIES.keys() - node_properties.keys()) <= 2  # processors have two
 
 
 def test_a_server_error_ends_the_inspection_for_a_repetition(bmc, monkeypatch):

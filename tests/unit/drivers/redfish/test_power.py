@@ -33,11 +33,11 @@ def node_of(bmc, **fields):
     )
 
 
-def known(bmc, *shown, **fields):
-    """Return a node that has read its BMC's documents; `shown`: the next power states."""
+def known(bmc, *states, **fields):
+    """Return a node that has read its BMC's documents; `states`: the next power states."""
     node = node_of(bmc, **fields)
     node.driver.power.get_power_state(node)
-    bmc.shown = list(shown)
+    bmc.shown = list(states)
     return node
 
 
@@ -108,14 +108,14 @@ def test_a_reboot_survives_conflicts_after_its_own_power_off():
         assert (["ForceOff", *["On"] * 5], "On") == (bmc.orders, bmc.power)
 
 
-@pytest.mark.parametrize("wanted", [POWER_ON, POWER_OFF])
+@pytest.mark.parametrize("goal", [POWER_ON, POWER_OFF])
 @pytest.mark.parametrize("status", [400, 403, 405, 409, 500, 501, 503])
-def test_a_refusal_because_the_machine_is_there_already_is_success(wanted, status):
-    other = BOTH[POWER_OFF if wanted == POWER_ON else POWER_ON]
-    with rude_bmc(power=BOTH[wanted], answers=[(status, False)]) as bmc:
+def test_a_refusal_because_the_machine_is_there_already_is_success(goal, status):
+    other = BOTH[POWER_OFF if goal == POWER_ON else POWER_ON]
+    with rude_bmc(power=BOTH[goal], answers=[(status, False)]) as bmc:
         node = known(bmc, other)
-        assert Done() == change(bmc, wanted, node)
-        assert (1, {"power_state": wanted}) == (len(bmc.orders), _power(node.reports))
+        assert Done() == change(bmc, goal, node)
+        assert (1, {"power_state": goal}) == (len(bmc.orders), _power(node.reports))
 
 
 def _power(reports):
@@ -141,14 +141,14 @@ def test_a_final_refusal_fails_at_once_with_the_words_of_the_bmc(answer, error):
 
 @pytest.mark.parametrize("state", [None, "Reset", "Unknown", "PoweringOn", "PoweringOff", "?", 5])
 def test_unsettled_states_are_waited_through(state):
-    for wanted, shown in BOTH.items():
-        with rude_bmc(power=shown) as bmc:
+    for goal, reading in BOTH.items():
+        with rude_bmc(power=reading) as bmc:
             node = known(bmc, *[state] * 5)
-            assert (Done(), []) == (change(bmc, wanted, node), bmc.orders)
-        with rude_bmc(power="On" if shown == "Off" else "Off") as bmc:
+            assert (Done(), []) == (change(bmc, goal, node), bmc.orders)
+        with rude_bmc(power="On" if reading == "Off" else "Off") as bmc:
             node = known(bmc, bmc.power, *[state] * 4)
-            assert Done() == change(bmc, wanted, node)
-            assert (1, shown) == (len(bmc.orders), bmc.power)
+            assert Done() == change(bmc, goal, node)
+            assert (1, reading) == (len(bmc.orders), bmc.power)
 
 
 @pytest.mark.parametrize("cuts", [1, 2, 5])
@@ -197,7 +197,7 @@ def test_a_lost_reset_is_proven_by_the_time_of_the_last_one():
 
 
 @pytest.mark.parametrize(
-    ("allowed", "order", "chosen"),
+    ("allowed", "order", "reset_type"),
     [
         (["ForceOn", "ForceOff"], POWER_ON, "ForceOn"),
         (["GracefulShutdown", "On"], POWER_OFF, "GracefulShutdown"),
@@ -208,14 +208,14 @@ def test_a_lost_reset_is_proven_by_the_time_of_the_last_one():
         (["PowerCycle"], REBOOT, "PowerCycle"),
     ],
 )
-def test_the_reset_type_is_one_that_the_bmc_lists(allowed, order, chosen, monkeypatch):
+def test_the_reset_type_is_one_that_the_bmc_lists(allowed, order, reset_type, monkeypatch):
     monkeypatch.setitem(_effects(), "PushPowerButton", "On")
     monkeypatch.setitem(_effects(), "PowerCycle", "On")
     with rude_bmc(allowed=allowed, power="Off" if order == POWER_ON else "On") as bmc:
         node = node_of(bmc)
         node.driver.power.get_power_state(node)
         node.driver.power.order(node, order)
-        assert [chosen] == bmc.orders
+        assert [reset_type] == bmc.orders
 
 
 def _effects():

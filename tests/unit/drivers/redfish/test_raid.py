@@ -35,15 +35,15 @@ def controller(name="A", raids=None, volumes=(), **groups):
     return Controller(name, f"/{name}/Volumes", raids, "Immediate", tuple(drives), tuple(volumes))
 
 
-def disk(level="1", size=100, **more):
-    return {"raid_level": level, "size_gb": size, **more}
+def disk(level="1", size=100, **fields):
+    return {"raid_level": level, "size_gb": size, **fields}
 
 
-def chosen(disks, *controllers, kept=()):
-    found = raid_plan.choose(dict(enumerate(disks)), controllers, frozenset(kept))
+def chosen(disks, *controllers, reserved=()):
+    layouts = raid_plan.choose(dict(enumerate(disks)), controllers, frozenset(reserved))
     return [
-        " ".join([each.controller.name, *(drive.name for drive in each.drives)])
-        for _, each in sorted(found.items())
+        " ".join([layout.controller.name, *(drive.name for drive in layout.drives)])
+        for _, layout in sorted(layouts.items())
     ]
 
 
@@ -104,7 +104,7 @@ def test_a_volume_is_on_one_controller_that_supports_its_level():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "complaint"),
+    ("logical_disk", "complaint"),
     [
         (disk(size=501), "logical_disks/0: there are no free physical disks of one kind for 501"),
         (disk("5+0"), "logical_disks/0: there are no free physical disks"),
@@ -117,9 +117,9 @@ def test_a_volume_is_on_one_controller_that_supports_its_level():
         ),
     ],
 )
-def test_a_logical_disk_without_suitable_drives_is_refused_with_its_field(wanted, complaint):
+def test_a_logical_disk_without_suitable_drives_is_refused_with_its_field(logical_disk, complaint):
     with pytest.raises(BadArgument, match=f"^{complaint}"):
-        chosen([wanted], MIXED)
+        chosen([logical_disk], MIXED)
 
 
 # Commands to the BMC
@@ -178,8 +178,8 @@ def finish(node, step, *, deaths=False, **args):
     raise AssertionError(f"no end: {outcome}")
 
 
-def ordered(machine, what):
-    return [each["detail"] for each in machine.log if each["what"] == what]
+def ordered(machine, order):
+    return [entry["detail"] for entry in machine.log if entry["what"] == order]
 
 
 def volumes(machine):
@@ -208,8 +208,10 @@ def test_volumes_are_created_and_deleted_once_despite_crashes(fleet, machine, no
     assert 2 == len(ordered(machine, "create volume"))
     assert [("RAID0", 1788, 2), ("RAID1", 100, 2)] == volumes(machine)
     config = reports["raid_config"]
-    shown = {name: each for name, each in config["logical_disks"][0].items() if name != "id"}
-    assert {"name": "root", "controller": "RAID", "size_gb": 100, "raid_level": "1"} == shown
+    logical_disk = {
+        name: value for name, value in config["logical_disks"][0].items() if name != "id"
+    }
+    assert {"name": "root", "controller": "RAID", "size_gb": 100, "raid_level": "1"} == logical_disk
     assert config["last_updated"]
 
     outcome, reports = finish(node, "delete_configuration", deaths=deaths)
@@ -264,13 +266,13 @@ def test_the_root_volume_or_the_others_may_be_omitted(machine, node, args, built
 def test_existing_volumes_occupy_their_drives_unless_they_are_deleted(machine, node):
     node = wants(node, disk("5", 200, number_of_physical_disks=4))
     assert Done() == finish(node, "create_configuration")[0]
-    first = set(machine.volumes)
+    first_volumes = set(machine.volumes)
     with pytest.raises(BadArgument, match="no free physical disks"):
         finish(node, "create_configuration")
-    assert (first, 1) == (set(machine.volumes), len(ordered(machine, "create volume")))
+    assert (first_volumes, 1) == (set(machine.volumes), len(ordered(machine, "create volume")))
     assert Done() == finish(node, "create_configuration", delete_existing=True)[0]
     assert [("RAID5", 200, 4)] == volumes(machine)
-    assert first.isdisjoint(machine.volumes)
+    assert first_volumes.isdisjoint(machine.volumes)
 
 
 def test_a_configuration_that_cannot_be_built_deletes_nothing(machine, node):
@@ -331,15 +333,15 @@ def test_a_node_without_a_target_is_refused(node):
 
 
 def test_the_steps_need_no_ramdisk_and_run_only_on_request(node):
-    found = {
+    table = {
         flow: {
             step.name: (step.needs_ramdisk, step.priorities[flow], step.abortable)
             for step in node.driver.raid.get_steps(node, flow)
         }
         for flow in (Flow.CLEAN, Flow.DEPLOY, Flow.SERVICE)
     }
-    assert {"create_configuration", "delete_configuration"} == set(found[Flow.CLEAN])
+    assert {"create_configuration", "delete_configuration"} == set(table[Flow.CLEAN])
     for flow in (Flow.DEPLOY, Flow.SERVICE):
-        assert {"apply_configuration", "delete_configuration"} == set(found[flow])
-    assert {(False, 0)} == {each[:2] for steps in found.values() for each in steps.values()}
-    assert (False, 0, False) == found[Flow.CLEAN]["create_configuration"]
+        assert {"apply_configuration", "delete_configuration"} == set(table[flow])
+    assert {(False, 0)} == {row[:2] for steps in table.values() for row in steps.values()}
+    assert (False, 0, False) == table[Flow.CLEAN]["create_configuration"]

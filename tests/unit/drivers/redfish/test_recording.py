@@ -31,9 +31,13 @@ def read(sim, *paths, registry=None, **info):
 
 def test_answers_are_given_as_they_are(sim):
     sim.set_faults(0, not_utf8=True)
-    (found, missing) = read(sim, f"{V1}/Chassis", f"{V1}/Nothing?a=b")
-    assert (200, "latin-1", f"{V1}/Chassis") == (found["status"], found["encoding"], found["path"])
-    assert '"Description":"Simulated \xe9\xff"' in found["body"]
+    (answer, missing) = read(sim, f"{V1}/Chassis", f"{V1}/Nothing?a=b")
+    assert (200, "latin-1", f"{V1}/Chassis") == (
+        answer["status"],
+        answer["encoding"],
+        answer["path"],
+    )
+    assert '"Description":"Simulated \xe9\xff"' in answer["body"]
     assert (404, "utf-8") == (missing["status"], missing["encoding"])
     assert "There is no resource" in missing["body"]
     assert {"Content-Type": "application/json"} == missing["headers"]

@@ -75,8 +75,8 @@ def test_a_machine_is_powered_on_and_off(fleet, bmcs):
     assert None is it.reports["agent"]
     assert Done() == reach(it, "change", REBOOT)
     assert "On" == fleet.machines[0].power
-    asked = it.driver.power.change(it, SOFT_OFF)  # no operating system runs that could shut down
-    assert (600, "On") == (asked.timeout, fleet.machines[0].power)
+    outcome = it.driver.power.change(it, SOFT_OFF)  # no operating system runs that could shut down
+    assert (600, "On") == (outcome.timeout, fleet.machines[0].power)
 
 
 def test_a_machine_in_the_requested_power_state_gets_no_command(fleet, bmcs):
@@ -236,13 +236,15 @@ def test_a_sweep_reports_health_and_boot_mode(fleet, bmcs):
 
 
 @pytest.mark.parametrize(
-    ("given", "verify"),
+    ("driver_info", "verify"),
     [({}, "/ca"), ({"redfish_verify_ca": "true"}, "/ca"), ({"redfish_verify_ca": "no"}, False),
      ({"redfish_verify_ca": "/own"}, "/own")],
 )  # fmt: skip
-def test_a_nodes_verify_ca_overrides_the_setting(fleet, bmcs, given, verify):
+def test_a_nodes_verify_ca_overrides_the_setting(fleet, bmcs, driver_info, verify):
     options = with_option("redfish", verify_ca="/ca")
-    assert verify == access.access(replace(node(fleet, bmcs, **given), options=options)).verify
+    assert (
+        verify == access.access(replace(node(fleet, bmcs, **driver_info), options=options)).verify
+    )
     assert True is access.access(node(fleet, bmcs)).verify
 
 

@@ -87,9 +87,9 @@ class Rude(ScriptedBmc):
         if not is_rude or is_word or is_spared:
             return self.polite(method, path, headers, body)
         if self.performs and method != "GET":
-            before = len(self.effects)
+            count = len(self.effects)
             self.polite(method, path, headers, body)
-            if len(self.effects) > before:
+            if len(self.effects) > count:
                 self.lies.append(self.status)
         if self.status == LOST:
             self.lose()
@@ -98,9 +98,9 @@ class Rude(ScriptedBmc):
         return self.status, body, {}
 
     def polite(self, method, path, headers, body):
-        before = len(self.orders)
+        count = len(self.orders)
         answered = super().answer(method, path, headers, body)
-        if len(self.orders) > before and answered[0] < 300:
+        if len(self.orders) > count and answered[0] < 300:
             self.effects.append(path)
         return answered
 
@@ -290,17 +290,17 @@ def try_(kind, changes=(), **rudeness):
 
 
 def judge(kind, bmc, outcome):
-    said = str(getattr(outcome, "reason", outcome))
+    message = str(getattr(outcome, "reason", outcome))
     orders = [path for path in bmc.effects if not path.endswith(("Reset", "Sessions"))]
     assert isinstance(outcome, Done | Failed | HardwareError | Wait), outcome
-    assert [] == bmc.violations, said
-    assert len(orders) <= KINDS[kind], (orders, said)
+    assert [] == bmc.violations, message
+    assert len(orders) <= KINDS[kind], (orders, message)
     if isinstance(outcome, Done):
         assert bmc.is_right(), outcome
     if orders and not set(bmc.lies).intersection((*REFUSED, *BUSY, 401)):
-        assert "was not ordered" not in said
+        assert "was not ordered" not in message
     if not orders and isinstance(outcome, Failed) and kind in WITH_VERBS:
-        assert "ordered" in said, said
+        assert "ordered" in message, message
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -337,13 +337,13 @@ def test_any_request_may_be_answered_with_any_status(kind):
 def documents(kind):
     """Return (path, pointer) of all properties of the documents that an order reads."""
     bmc, _ = try_(kind)
-    known = {**bmc.documents(), **bmc.more}
-    asked = {path.rstrip("/").replace(bmc.machine.uuid, "{id}") for _, path in bmc.asked}
-    read = [path for path in sorted(asked & known.keys()) if LOGIN not in path]
+    contents = {**bmc.documents(), **bmc.more}
+    paths = {path.rstrip("/").replace(bmc.machine.uuid, "{id}") for _, path in bmc.asked}
+    read = [path for path in sorted(paths & contents.keys()) if LOGIN not in path]
     return [
         (path, pointer)
         for path in read
-        for pointer in pointers(json.loads(json.dumps(known[path])))
+        for pointer in pointers(json.loads(json.dumps(contents[path])))
     ]
 
 

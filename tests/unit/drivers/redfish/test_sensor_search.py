@@ -17,8 +17,10 @@ def search(documents, *, expands=True, chassis=(CHASSIS,)):
             paths.append(path)
             path = steps.send(documents.get(path))
     except StopIteration as end:
-        found = end.value
-    names = [reading["name"] for source, document in found for reading in source.readings(document)]
+        sources = end.value
+    names = [
+        reading["name"] for source, document in sources for reading in source.readings(document)
+    ]
     return names, paths
 
 

@@ -37,17 +37,17 @@ class RaidBmc(ScriptedBmc):
         return {"@odata.id": path.replace("{id}", self.machine.uuid)}
 
     def answer(self, method, path, headers, body=b""):
-        known = path.rstrip("/").replace(self.machine.uuid, "{id}")
-        self.more |= {path: {**each} for path, each in self.own.items()}
-        members = [self.link(each) for each in self.own]
+        template = path.rstrip("/").replace(self.machine.uuid, "{id}")
+        self.more |= {path: {**volume} for path, volume in self.own.items()}
+        members = [self.link(volume_path) for volume_path in self.own]
         self.more[VOLUMES] = {"Members": members, **self.collection}
-        answered = (method, known) in self.scripts
-        if not answered and method == "DELETE" and known in self.own:
-            self.orders.append((method, known, json.loads(body) if body else None))
-            self.delete(known)
+        answered = (method, template) in self.scripts
+        if not answered and method == "DELETE" and template in self.own:
+            self.orders.append((method, template, json.loads(body) if body else None))
+            self.delete(template)
             return 204, b"", {}
-        if not answered and method == "POST" and known == VOLUMES:
-            self.orders.append((method, known, json.loads(body)))
+        if not answered and method == "POST" and template == VOLUMES:
+            self.orders.append((method, template, json.loads(body)))
             self.create(json.loads(body))
             return 201, b"", {"Location": f"{path}/new"}
         return super().answer(method, path, headers, body)
@@ -56,10 +56,10 @@ class RaidBmc(ScriptedBmc):
         "@Redfish.OperationApplyTimeSupport": {"SupportedValues": ["Immediate", "OnReset"]}
     }
 
-    def delete(self, known):
+    def delete(self, template):
         if not self.is_stuck:
-            del self.own[known]
-            del self.more[known]
+            del self.own[template]
+            del self.more[template]
 
     def create(self, body):
         if not self.is_stuck:
@@ -212,8 +212,8 @@ def test_a_volume_that_appears_during_the_deletion_is_named(bmc, node):
     bmc.add("v", RAIDType="RAID1")
     original = bmc.delete
 
-    def reborn(known):
-        original(known)
+    def reborn(template):
+        original(template)
         bmc.add("w", RAIDType="RAID0")
 
     bmc.delete = reborn
@@ -317,12 +317,12 @@ def test_an_unreadable_drive_is_not_chosen(bmc, node):
 
 
 @pytest.mark.parametrize("number", range(10))
-@pytest.mark.parametrize("what", ["create", "delete"])
-def test_a_death_at_any_call_changes_a_volume_once(bmc, node, number, what):
+@pytest.mark.parametrize("order", ["create", "delete"])
+def test_a_death_at_any_call_changes_a_volume_once(bmc, node, number, order):
     def crash(call):
         return call == number
 
-    if what == "delete":
+    if order == "delete":
         bmc.add("v", RAIDType="RAID1")
         outcome, _ = run(node, "raid", "delete_configuration", crash=crash)
     else:

@@ -100,15 +100,15 @@ def machine(registry):
     return partial(new_machine, registry)
 
 
-def new_machine(registry, known=None, **fields):
+def new_machine(registry, networks=None, **fields):
     """A machine whose networks are those of `Known`; settings as `switch_NAME`."""
-    own = {name: fields.pop(name) for name in list(fields) if name.startswith("switch_")}
+    settings = {name: fields.pop(name) for name in list(fields) if name.startswith("switch_")}
     options = {
         **OPTIONS,
         "switch": {
             **OPTIONS["switch"],
             **{f"{name}_network": name for name in NETWORKS if name not in OWNERS},
-            **{name.removeprefix("switch_"): value for name, value in own.items()},
+            **{name.removeprefix("switch_"): value for name, value in settings.items()},
         },
     }
     return target(
@@ -116,7 +116,7 @@ def new_machine(registry, known=None, **fields):
         registry=registry,
         **{
             "options": options, "nics": (FIRST, SECOND),
-            "switched_networks": known or Known(), **fields,
+            "switched_networks": networks or Known(), **fields,
         },
     )  # fmt: skip
 

@@ -28,7 +28,7 @@ def switch(server):
 
 
 def test_a_machine_is_switched_over_ssh(device, server, switch, machine):
-    it = machine(known=Known(switch), switch_add_all_ports=True)
+    it = machine(networks=Known(switch), switch_add_all_ports=True)
     it = run(it, "add_cleaning_network")
     assert ["switchport mode access", "switchport access vlan 100"] == device.interfaces["Gi1/0/7"]
     assert ["switchport mode access", "switchport access vlan 100"] == device.interfaces["Gi1/0/8"]
@@ -55,7 +55,7 @@ def test_a_switch_that_is_away_is_unreachable(server, switch):
 
 def test_a_switch_that_dies_is_unreachable(device, server, switch, machine):
     device.fail_after = 3
-    it = machine(known=Known(switch), switch_command_timeout=2.0)
+    it = machine(networks=Known(switch), switch_command_timeout=2.0)
     with pytest.raises(Unreachable):
         it.driver.network.add_cleaning_network(it)
     device.fail_after = None
@@ -71,7 +71,7 @@ def test_a_refused_command_ends_the_order(device, server, switch):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("fields", "message"),
     [
         ({"device_type": "juniper_junos"}, "is none of arista_eos, cisco_ios"),
         ({"private_key": "no key"}, "private_key of switch leaf-1"),
@@ -79,9 +79,9 @@ def test_a_refused_command_ends_the_order(device, server, switch):
         ({"host_key": "ssh-nonsense AAAA"}, "host_key of switch leaf-1"),
     ],
 )
-def test_a_wrong_field_is_named(server, switch, given, message):
+def test_a_wrong_field_is_named(server, switch, fields, message):
     with pytest.raises(InvalidDriverInfo, match=message):
-        sessions.run(replace(switch, **given), OPTIONS, lambda session: None)
+        sessions.run(replace(switch, **fields), OPTIONS, lambda session: None)
 
 
 def test_the_missing_extra_is_named(switch, monkeypatch):

@@ -61,11 +61,11 @@ def test_the_order_is_in_the_report(device, direct, machine):
 
 def test_a_port_that_is_right_is_left_alone(device, direct, machine):
     it = run(machine(), "add_cleaning_network")
-    sent = len(device.commands)
+    count = len(device.commands)
     run(it, "add_cleaning_network")
-    assert (sent, 1) == (len(device.commands), device.saved)
+    assert (count, 1) == (len(device.commands), device.saved)
     run(replace(it, resumed=True), "add_cleaning_network")
-    assert (sent, 2) == (len(device.commands), device.saved), "the dead one may not have saved"
+    assert (count, 2) == (len(device.commands), device.saved), "the dead one may not have saved"
 
 
 def test_ports_of_a_machine_cost_one_session(device, direct, machine):
@@ -77,22 +77,22 @@ def test_no_command_leads_frames_into_another_network(device, direct, machine):
     """After each command, a port carries nothing, its old network, or its new one."""
     trunk = machine(nics=(with_vif(FIRST, "trunk"), SECOND))
     access = machine(nics=(with_vif(FIRST, "blue"), SECOND))
-    for before, after in ((trunk, access), (access, trunk)):
-        run(before, "configure_tenant_networks")
-        old, seen = mode_of(device, "Gi1/0/7"), []
+    for old_machine, new_machine in ((trunk, access), (access, trunk)):
+        run(old_machine, "configure_tenant_networks")
+        old, modes = mode_of(device, "Gi1/0/7"), []
 
-        def watch(seen=seen):
+        def watch(modes=modes):
             mode, device._mode = device._mode, "exec"
-            seen.append(mode_of(device, "Gi1/0/7"))
+            modes.append(mode_of(device, "Gi1/0/7"))
             device._mode = mode
 
         device.watch = watch
-        run(after, "configure_tenant_networks")
+        run(new_machine, "configure_tenant_networks")
         device.watch = lambda: None
         new = mode_of(device, "Gi1/0/7")
         assert old != new
-        assert {old, new} == {mode for mode in seen if mode.up}
-        run(after, "unconfigure_tenant_networks")
+        assert {old, new} == {mode for mode in modes if mode.up}
+        run(new_machine, "unconfigure_tenant_networks")
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_no_command_leads_frames_into_another_network(device, direct, machine):
 def test_an_order_that_dies_after_any_command_is_given_again(device, direct, machine, method, nics):
     whole = machine(nics=(with_vif(FIRST, "blue"), SECOND))
     run(whole, "configure_tenant_networks")
-    before = {name: [*lines] for name, lines in device.interfaces.items()}
+    configuration = {name: [*lines] for name, lines in device.interfaces.items()}
     it, start = machine(nics=nics), len(device.commands)
     run(it, method)
     count, expected = len(device.commands) - start, vlans(device)
     assert count >= 6
     for died_after in range(count):
-        device.interfaces = {name: [*lines] for name, lines in before.items()}
+        device.interfaces = {name: [*lines] for name, lines in configuration.items()}
         device.commands.clear()
         device.fail_after = died_after
         with pytest.raises(Unreachable):
@@ -180,7 +180,7 @@ def test_a_bond_without_lacp_is_no_lag(device, direct, machine):
 
 
 @pytest.mark.parametrize(
-    ("group", "known", "message"),
+    ("group", "networks", "message"),
     [
         (lag_of(switch_lag=None), Known(), "needs the number of a LAG"),
         (lag_of(switch_lag="10"), Known(), "needs the number of a LAG"),
@@ -188,9 +188,9 @@ def test_a_bond_without_lacp_is_no_lag(device, direct, machine):
         (lag_of(), Known(lag_claims=["g1", "g2"]), "port group g2 has LAG 10 of switch leaf-1"),
     ],
 )
-def test_a_lag_that_cannot_be_is_refused(machine, group, known, message):
+def test_a_lag_that_cannot_be_is_refused(machine, group, networks, message):
     members = tuple(replace(nic, group="g1") for nic in (FIRST, SECOND))
-    it = machine(nics=members, nic_groups=(group,), known=known)
+    it = machine(nics=members, nic_groups=(group,), networks=networks)
     with pytest.raises(InvalidDriverInfo, match=message):
         it.driver.network.validate(it)
 
@@ -214,20 +214,24 @@ def test_a_vif_of_an_idle_machine_is_connected_by_the_deployment(device, direct,
 def test_switch_ports_are_compared_and_restored(device, direct, machine):
     it = machine(nics=(with_vif(FIRST, "red"), SECOND), provision_state="active")
     it = run(it, "configure_tenant_networks")
-    sent = len(device.commands)
-    first, second = it.driver.network.inspect_switch_ports(it)
-    assert first == {
+    count = len(device.commands)
+    first_port, second_port = it.driver.network.inspect_switch_ports(it)
+    assert first_port == {
         "port_uuid": "p1", "switch": "leaf-1", "port_id": "Gi1/0/7", "ordered": "VLAN 200",
         "actual": "VLAN 200", "agrees": True, "commands": [],
     }  # fmt: skip
     device.interfaces["Gi1/0/7"][:] = ["switchport mode access", "switchport access vlan 100"]
-    first, second = it.driver.network.inspect_switch_ports(it)
-    assert ("VLAN 200", "VLAN 100", False) == (first["ordered"], first["actual"], first["agrees"])
-    assert "switchport access vlan 200" in first["commands"]
-    assert second["agrees"]
+    first_port, second_port = it.driver.network.inspect_switch_ports(it)
+    assert ("VLAN 200", "VLAN 100", False) == (
+        first_port["ordered"],
+        first_port["actual"],
+        first_port["agrees"],
+    )
+    assert "switchport access vlan 200" in first_port["commands"]
+    assert second_port["agrees"]
     rehearsed, _ = it.driver.network.inspect_switch_ports(it, network="blue")
     assert "switchport access vlan 300" in rehearsed["commands"]
-    assert sent == len(device.commands), "nothing is sent"
+    assert count == len(device.commands), "nothing is sent"
     assert [
         "leaf-1 Gi1/0/7: VLAN 200",
         "leaf-1 Gi1/0/8: no network",
@@ -236,7 +240,7 @@ def test_switch_ports_are_compared_and_restored(device, direct, machine):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("fields", "message"),
     [
         ({"switch_cleaning_network": None}, r"needs the setting \[switch\]cleaning_network"),
         ({"switch_cleaning_network": "none"}, r"\[switch\]cleaning_network: there is no network 'none'"),
@@ -249,13 +253,13 @@ def test_switch_ports_are_compared_and_restored(device, direct, machine):
         ({"nics": (replace(FIRST, local_link_connection={**FIRST.local_link_connection, "port_id": "Te1/1/1"}),)}, "none of the ports of switch leaf-1"),
         ({"nics": (replace(FIRST, local_link_connection={**FIRST.local_link_connection, "port_id": "Gi1/0/7\nno shutdown"}),)}, "is not the name of a switch port"),
         ({"nics": (replace(FIRST, local_link_connection={**FIRST.local_link_connection, "port_id": "Gi1/0/7; rm"}),)}, "is not the name of a switch port"),
-        ({"known": Known(claims=["node n1"])}, "node n1 has a port at leaf-1 Gi1/0/7, too"),
+        ({"networks": Known(claims=["node n1"])}, "node n1 has a port at leaf-1 Gi1/0/7, too"),
         ({"nics": (with_vif(FIRST, "gone"),)}, "there is no network 'gone'"),
         ({"nics": (with_vif(FIRST, "cleaning"),)}, "network cleaning is none of tenants"),
     ],
 )  # fmt: skip
-def test_a_wrong_setting_is_named(machine, given, message):
-    it = machine(**given)
+def test_a_wrong_setting_is_named(machine, fields, message):
+    it = machine(**fields)
     with pytest.raises(InvalidDriverInfo, match=message):
         it.driver.network.validate(it)
 

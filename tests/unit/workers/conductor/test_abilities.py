@@ -37,15 +37,15 @@ def thread(monkeypatch):
 
 
 def test_an_echo_is_sent_again_when_it_is_answered_and_ever_later_while_it_is_not(clock):
-    pulse, sent = Pulse(), []
+    pulse, echo_times = Pulse(), []
     for second in range(120):
         clock.now = 1000.0 + second
         if pulse.is_due(5.0):
-            sent.append(second)
+            echo_times.append(second)
             if second < 20:
                 clock.now += 0.5
                 pulse.answer()
-    assert [0, 5, 10, 15, 20, 30, 50, 80, 110] == sent
+    assert [0, 5, 10, 15, 20, 30, 50, 80, 110] == echo_times
 
 
 def test_a_lost_echo_is_sent_again_before_it_is_an_impediment():
@@ -140,10 +140,10 @@ def test_one_thread_within_its_time_is_enough(clock, thread):
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "value"),
     [(None, None), ("", None), ("no path", "no path"), ("ä" * 200, "ä" * 120)],
 )
-def test_a_shared_text_is_that_of_the_forked_process(text, shown):
+def test_a_shared_text_is_that_of_the_forked_process(text, value):
     shared = SharedText()
     shared.set("former")
     child = os.fork()
@@ -151,7 +151,7 @@ def test_a_shared_text_is_that_of_the_forked_process(text, shown):
         shared.set(text)
         os._exit(0)
     os.waitpid(child, 0)
-    assert shown == shared.get()
+    assert value == shared.get()
 
 
 def test_a_silent_control_process_is_an_impediment_and_its_network_another(clock):

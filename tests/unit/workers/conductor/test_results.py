@@ -11,8 +11,8 @@ LONG = {"log": "x" * results.MOST_JSON}
 def test_a_step_that_is_done_does_not_fail_by_the_size_of_its_result():
     [(name, text)] = results.checked(Done(LONG)).result.items()
     assert ("not_kept", True) == (name, text.endswith(" bytes"))
-    kept = {"log": "x" * (results.MOST_JSON - 100)}
-    assert Done(kept) == results.checked(Done(kept))
+    result = {"log": "x" * (results.MOST_JSON - 100)}
+    assert Done(result) == results.checked(Done(result))
 
 
 @pytest.mark.parametrize("outcome", [Wait(LONG), Hold(LONG)])

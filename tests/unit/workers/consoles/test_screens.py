@@ -87,12 +87,14 @@ class Desk:
         return self.server.connections[number]
 
     def data(self, holder):
-        documents = (each for each in self.published if each.get("screen") == holder)
+        documents = (document for document in self.published if document.get("screen") == holder)
         return [base64.b64decode(document["data"]) for document in documents if "data" in document]
 
     def end(self, holder):
         ends = [
-            each["end"] for each in self.published if each.get("screen") == holder and "end" in each
+            document["end"]
+            for document in self.published
+            if document.get("screen") == holder and "end" in document
         ]
         return ends[-1] if ends else None
 
@@ -333,9 +335,9 @@ def test_the_port_ends_with_the_session_and_its_viewers_with_changed_settings(se
             desk.session.renew()
             assert await viewer.is_ended()
             await desk.until(lambda: server.connections[0].is_closed)
-            last = await Viewer.at(desk)
-            await last.negotiate()
-        assert await last.is_ended()
+            last_viewer = await Viewer.at(desk)
+            await last_viewer.negotiate()
+        assert await last_viewer.is_ended()
         with pytest.raises(ConnectionRefusedError):
             await Viewer.at(desk)
 

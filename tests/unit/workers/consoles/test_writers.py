@@ -11,7 +11,10 @@ class Desk:
     def __init__(self):
         self.now, self.typed, self.changes = 100.0, [], []
         self.writers = Writers(
-            "session", self.typed.append, lambda *who: self.changes.append(who), lambda: self.now
+            "session",
+            self.typed.append,
+            lambda *change: self.changes.append(change),
+            lambda: self.now,
         )
         self.numbers = {}
 

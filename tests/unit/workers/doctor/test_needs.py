@@ -7,7 +7,7 @@ import pytest
 from workers.doctor.needs import NEEDS
 
 
-@pytest.mark.parametrize("need", NEEDS, ids=lambda each: f"{each.role}: {each.need}")
+@pytest.mark.parametrize("need", NEEDS, ids=lambda need: f"{need.role}: {need.need}")
 def test_each_need_has_a_probe_in_the_code(need):
     assert inspect.unwrap(need.probe).__module__.partition(".")[0] in ("app", "workers")
     assert need.within
@@ -15,5 +15,5 @@ def test_each_need_has_a_probe_in_the_code(need):
 
 
 def test_each_process_of_the_service_says_what_it_needs():
-    told = {role.strip().lower() for each in NEEDS for role in each.role.split(",")}
-    assert {"api", "conductor", "beat", "files", "exporter"} == told
+    roles = {role.strip().lower() for need in NEEDS for role in need.role.split(",")}
+    assert {"api", "conductor", "beat", "files", "exporter"} == roles

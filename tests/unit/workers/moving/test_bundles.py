@@ -10,8 +10,8 @@ def bundle(ports=(), traits=(), **values):
 
 def test_ids_times_and_order_of_parts_make_no_difference():
     ports = [{"id": 1, "uuid": "a", "created_at": 1}, {"id": 2, "uuid": "b", "created_at": 1}]
-    others = [{"id": 9, "uuid": "b", "created_at": 2}, {"id": 8, "uuid": "a", "created_at": 3}]
-    assert [] == differences(bundle(ports), bundle(others, created_at=2))
+    other_ports = [{"id": 9, "uuid": "b", "created_at": 2}, {"id": 8, "uuid": "a", "created_at": 3}]
+    assert [] == differences(bundle(ports), bundle(other_ports, created_at=2))
 
 
 def test_differing_fields_and_kinds_of_parts_are_named():

@@ -16,10 +16,10 @@ ALL_KEYS = {key: key for key in ("address", "username", "password", "system_id",
 
 def node(driver, types=LOADED, **interfaces):
     name = driver_mapping.HARDWARE_TYPES.get(driver, driver_mapping.Successor(driver)).name
-    first = {f"{kind}_interface": names[0] for kind, names in types.get(name, {}).items()}
+    defaults = {f"{kind}_interface": names[0] for kind, names in types.get(name, {}).items()}
     return {
         "driver": driver,
-        **first,
+        **defaults,
         **{f"{kind}_interface": name for kind, name in interfaces.items()},
     }
 

@@ -30,7 +30,7 @@ def registered(tmp_path):
 
 
 def test_each_row_of_the_periodic_tasks_is_registered_and_scheduled(registered):
-    names = [each.name for each in PERIODIC]
+    names = [task.name for task in PERIODIC]
     assert len(set(names)) == len(names)
     assert {FAN_OUT, *names} <= registered
     every = {
@@ -98,13 +98,15 @@ def test_of_messages_that_waited_together_the_first_runs():
 
 def test_a_fan_out_reaches_every_conductor(tmp_path, monkeypatch):
     settings = load({**NOWHERE, "INGOT_DATABASE_CONNECTION": f"sqlite:///{tmp_path / 'ingot.db'}"})
-    application, sent = queue.celery(settings), []
+    application, messages = queue.celery(settings), []
     runtime = make(settings, lambda _: True)
     control_tasks.register_tasks(application, runtime, "c-1", client(settings.broker.url, 1))
     members = [SimpleNamespace(name=f"c-{number}") for number in range(3)]
     monkeypatch.setattr(control_tasks.conductors, "members", lambda _runtime: members)
-    monkeypatch.setattr(control_tasks, "send_task", lambda _app, *message: sent.append(message))
+    monkeypatch.setattr(control_tasks, "send_task", lambda _app, *message: messages.append(message))
     application.tasks[FAN_OUT]("ingot.power_sync")
-    assert [("ingot.power_sync", (), f"conductor.c-{number}.now") for number in range(3)] == sent
+    assert [
+        ("ingot.power_sync", (), f"conductor.c-{number}.now") for number in range(3)
+    ] == messages
     runtime.engine.dispose()
     application.close()

@@ -18,11 +18,13 @@ def test_a_database_outside_of_the_data_directory_that_others_may_read_is_found(
     environ = {"INGOT_DATA_DIR": str(data), "INGOT_DATABASE_CONNECTION": f"sqlite:///{database}"}
     complete = location.complete(settings.load(environ))
 
-    found = list(permissions.too_wide(complete))
+    findings = list(permissions.too_wide(complete))
 
-    assert [(database, 0o600), (log, 0o600)] == [(each.path, each.allowed_mode) for each in found]
-    for each in found:
-        each.restrict()
+    assert [(database, 0o600), (log, 0o600)] == [
+        (finding.path, finding.allowed_mode) for finding in findings
+    ]
+    for finding in findings:
+        finding.restrict()
     assert [] == list(permissions.too_wide(complete))
 
 

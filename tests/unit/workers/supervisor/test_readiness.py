@@ -10,19 +10,21 @@ def service(monkeypatch):
     """Let the API and the conductor `c` give these answers, one after the other."""
 
     def answering(answers, registered):
-        asked, looks = iter(answers), iter(registered)
-        monkeypatch.setattr(up, "_answers", lambda _settings: next(asked))
+        answer_queue, looks = iter(answers), iter(registered)
+        monkeypatch.setattr(up, "_answers", lambda _settings: next(answer_queue))
         alive = {"alive": lambda _settings: {"c": next(looks)}}
         monkeypatch.setattr(roles, "ROLES", alive)
-        return asked, looks
+        return answer_queue, looks
 
     return answering
 
 
 def test_the_api_is_asked_until_it_answers_and_conductors_until_they_are_new(service):
-    asked, looks = service([False, True, True], ["old", None, "new", "new"])
+    remaining_answers, looks = service([False, True, True], ["old", None, "new", "new"])
     up._await_ready(None, ["c"], {"c": "old"})
-    assert [True] == list(asked), "each answer copies some MiB of the process that gives it"
+    assert [True] == list(remaining_answers), (
+        "each answer copies some MiB of the process that gives it"
+    )
     assert ["new"] == list(looks)
 
 

@@ -41,16 +41,18 @@ class Up:
         self.log = folder / f"up-{time.monotonic_ns()}.log"
         words = ["up", "--port", "0", "--data-dir", str(folder / "data")]
         words += ["--pidfile", str(self.pidfile), *options]
-        how = {"stdout": subprocess.PIPE, "cwd": ROOT}
+        popen_options = {"stdout": subprocess.PIPE, "cwd": ROOT}
         environ = {**os.environ, "UP_MARK": self.mark, **environ}
         with self.log.open("w") as log:
             if forked:
                 self.process = programs.start(
-                    f"{ROLES}:main", argv=words, environ=environ, stderr=log, **how
+                    f"{ROLES}:main", argv=words, environ=environ, stderr=log, **popen_options
                 )
             else:
                 command = [sys.executable, "-m", ROLES, *words]
-                self.process = subprocess.Popen(command, env=environ, stderr=log, text=True, **how)
+                self.process = subprocess.Popen(
+                    command, env=environ, stderr=log, text=True, **popen_options
+                )
 
     def __enter__(self):
         return self
@@ -188,23 +190,23 @@ def test_a_killed_supervisor_ends_its_children_and_frees_the_directory(tmp_path)
 def test_a_child_that_dies_is_replaced_and_the_pidfile_follows(tmp_path):
     with Up(tmp_path) as up:
         up.ready()
-        before = up.pids()
-        ((name, pid),) = before["conductors"].items()
+        pids = up.pids()
+        ((name, pid),) = pids["conductors"].items()
         os.kill(pid, signal.SIGKILL)
         until(lambda: up.pids()["conductors"].get(name) not in (None, pid))
-        assert before["api"] == up.pids()["api"]
+        assert pids["api"] == up.pids()["api"]
 
 
 def test_processes_of_a_dead_child_are_killed_before_it_is_replaced(tmp_path):
     with Up(tmp_path) as up:
         url = up.ready()
-        before = up.processes()
+        processes = up.processes()
         old = up.pids()["api"]
         with suppress(OSError):
             urllib.request.urlopen(f"{url}/crash")
         until(lambda: up.pids()["api"] not in ([], old))
-        until(lambda: len(up.processes()) == len(before))
-        assert 2 == len(before - up.processes())
+        until(lambda: len(up.processes()) == len(processes))
+        assert 2 == len(processes - up.processes())
 
 
 def test_dead_children_are_not_replaced_with_no_restart(tmp_path):
@@ -233,14 +235,14 @@ def test_the_socket_of_a_long_data_directory_is_elsewhere(tmp_path):
     folder.mkdir()
     with Up(folder) as up:
         up.ready()
-        made = redis_server.socket_path(folder / "data")
-        assert Path(tempfile.gettempdir()) == made.parent.parent
-        assert made.parent.name.startswith(f"ingot-{os.getuid()}-")
-        found = redis.Redis(unix_socket_path=str(made)).config_get("dir")["dir"]
-        assert str(folder / "data/redis") == found
-        assert 0o700 == made.parent.stat().st_mode & 0o777
+        path = redis_server.socket_path(folder / "data")
+        assert Path(tempfile.gettempdir()) == path.parent.parent
+        assert path.parent.name.startswith(f"ingot-{os.getuid()}-")
+        directory = redis.Redis(unix_socket_path=str(path)).config_get("dir")["dir"]
+        assert str(folder / "data/redis") == directory
+        assert 0o700 == path.parent.stat().st_mode & 0o777
         up.stop()
-        assert not made.parent.exists()
+        assert not path.parent.exists()
 
 
 def test_a_second_supervisor_on_a_data_directory_is_refused(tmp_path):
@@ -253,8 +255,8 @@ def test_a_second_supervisor_on_a_data_directory_is_refused(tmp_path):
 
 
 def test_a_port_in_use_is_reported(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         with Up(tmp_path, "--port", str(port)) as up:
             assert (1, f"ingot: port {port} of 127.0.0.1: in use") == refused(up)
 

@@ -14,9 +14,9 @@ def started(monkeypatch):
     monkeypatch.setattr("os.umask", lambda _mode: None)  # keep the test process's umask
 
     def run(*words):
-        given = []
-        monkeypatch.setattr(cli.supervisor, "run", lambda *passed: given.extend(passed) or 0)
-        return CliRunner(env={"INGOT_CONFIG": ""}).invoke(cli.app, ["up", *words]), given
+        arguments = []
+        monkeypatch.setattr(cli.supervisor, "run", lambda *passed: arguments.extend(passed) or 0)
+        return CliRunner(env={"INGOT_CONFIG": ""}).invoke(cli.app, ["up", *words]), arguments
 
     return run
 
@@ -40,6 +40,6 @@ def test_the_defaults_are_one_conductor_and_restarts(started):
     "words", [("--conductors", "0"), ("--conductors", "many"), ("--port", "x"), ("--port", "")]
 )
 def test_other_values_are_refused(started, words):
-    result, given = started(*words)
-    assert (2, []) == (result.exit_code, given)
+    result, arguments = started(*words)
+    assert (2, []) == (result.exit_code, arguments)
     assert f"Invalid value for '{words[0]}'" in result.output

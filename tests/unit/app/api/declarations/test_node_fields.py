@@ -16,8 +16,8 @@ def test_each_field_has_one_row_and_a_column_unless_the_view_computes_it():
 
 
 def test_fields_that_requests_set_or_filter_by_have_columns():
-    named = {*node_fields.CREATED, *node_fields.CHANGED, *node_fields.FILTERS}
-    assert set() == named - set(COLUMNS.keys())
+    names = {*node_fields.CREATED, *node_fields.CHANGED, *node_fields.FILTERS}
+    assert set() == names - set(COLUMNS.keys())
 
 
 def test_inspection_rules_set_fields_with_the_types_of_their_columns():

@@ -48,9 +48,9 @@ def test_a_part_has_the_selected_events_of_those_given(begin, end, name, part):
 
 
 def test_equal_conditions_are_evaluated_once():
-    parts, first, second = Parts(), Selects("even"), Selects("even")
-    assert parts.of(EVENTS, first) is parts.of(EVENTS, second)
-    assert (6, 0) == (first.asked, second.asked)
+    parts, condition, twin = Parts(), Selects("even"), Selects("even")
+    assert parts.of(EVENTS, condition) is parts.of(EVENTS, twin)
+    assert (6, 0) == (condition.asked, twin.asked)
 
 
 def test_few_parts_are_kept():

@@ -19,12 +19,18 @@ def test_connections_to_the_port_are_limited_and_no_descriptor_is_left(tmp_path)
         open(tmp_path / "file", "w"),
     ):
         port = server.getsockname()[1]
-        with socket.create_connection(("127.0.0.1", port)), closing(server.accept()[0]) as before:
+        with (
+            socket.create_connection(("127.0.0.1", port)),
+            closing(server.accept()[0]) as old_connection,
+        ):
             descriptors = os.listdir("/proc/self/fd")
             limit_silence(port)
             assert descriptors == os.listdir("/proc/self/fd")
-            assert {SILENCE * 1000} == {timeout_of(server), timeout_of(before)}
-        with socket.create_connection(("127.0.0.1", port)), closing(server.accept()[0]) as after:
-            assert SILENCE * 1000 == timeout_of(after)
+            assert {SILENCE * 1000} == {timeout_of(server), timeout_of(old_connection)}
+        with (
+            socket.create_connection(("127.0.0.1", port)),
+            closing(server.accept()[0]) as new_connection,
+        ):
+            assert SILENCE * 1000 == timeout_of(new_connection)
         assert 0 == timeout_of(another)
         assert "" == local.getsockname()

@@ -75,22 +75,22 @@ def test_lists_of_resources_of_projects_are_filtered(routes):
 
 
 def test_every_rule_that_the_code_names_is_in_the_table():
-    named = {
+    names = {
         *by_body.NODE_FIELDS.values(), *by_body.RUNBOOK_FIELDS.values(), *by_body.RULES,
-        *access.ON_OWN_NODES.values(), *(each.rule for each in access.ANY_OWNER.values()),
+        *access.ON_OWN_NODES.values(), *(entry.rule for entry in access.ANY_OWNER.values()),
         *(f"{access.SEE_NODE}:{field}" for field in (*access.REDACTED, "filter_threshold")),
         *(owned.sees for owned in OWNED.values()), access.USE_RUNBOOK,
     }  # fmt: skip
 
-    assert set() == named - RULES.keys()
+    assert set() == names - RULES.keys()
 
 
 def test_a_token_without_owner_matches_no_node_without_owner():
     everything = Caller(roles=("admin", "manager", "member", "reader", "service"), restricted=True)
-    made = file.make(WITH_KEYSTONE)
+    policy = file.make(WITH_KEYSTONE)
 
-    assert not made.allows("baremetal:node:get", everything, {})
-    assert not made.allows("baremetal:allocation:get", everything, {})
+    assert not policy.allows("baremetal:node:get", everything, {})
+    assert not policy.allows("baremetal:allocation:get", everything, {})
 
 
 def test_a_role_includes_the_lesser_roles():
@@ -130,14 +130,14 @@ def test_a_configured_policy_file_must_exist(tmp_path):
 def test_a_changed_policy_file_is_read_again(tmp_path, monkeypatch):
     settings = with_file('"baremetal:node:get": "!"', tmp_path)
     caller = of_token(token("admin", system=True), "req-1")
-    made = file.make(settings)
-    assert not made.allows("baremetal:node:get", caller, {})
+    policy = file.make(settings)
+    assert not policy.allows("baremetal:node:get", caller, {})
 
     path = tmp_path / "policy.yaml"
     path.write_text('"baremetal:node:get": "role:admin"')
     monkeypatch.setattr(file, "FRESH", 0)
-    made._known_until = 0
-    assert made.allows("baremetal:node:get", caller, {})
+    policy._known_until = 0
+    assert policy.allows("baremetal:node:get", caller, {})
 
 
 def test_without_keystone_and_files_there_is_no_policy():

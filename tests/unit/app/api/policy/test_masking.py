@@ -126,7 +126,7 @@ def test_a_text_without_credentials_is_not_masked(text):
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "text"),
     [
         ("secret", HIDDEN),
         ("", ""),
@@ -139,8 +139,8 @@ def test_a_text_without_credentials_is_not_masked(text):
         ("rediss://h:1/0", "rediss://h:1/0"),
     ],
 )  # fmt: skip
-def test_a_secret_setting_is_shown_without_its_credentials(value, shown):
-    assert shown == masked(value)
+def test_a_secret_setting_is_shown_without_its_credentials(value, text):
+    assert text == masked(value)
 
 
 def test_addresses_of_a_bmc_are_found_as_errors_name_them():

@@ -10,14 +10,14 @@ from app.api import schemas
 from app.api.request.parsing import is_optional
 
 MODULES = [
-    importlib.import_module(f"{schemas.__name__}.{each.name}")
-    for each in pkgutil.iter_modules(schemas.__path__)
+    importlib.import_module(f"{schemas.__name__}.{module_info.name}")
+    for module_info in pkgutil.iter_modules(schemas.__path__)
 ]
 SCHEMAS = {
-    name: found
+    name: member
     for module in MODULES
-    for name, found in vars(module).items()
-    if isinstance(found, type) and issubclass(found, Schema)
+    for name, member in vars(module).items()
+    if isinstance(member, type) and issubclass(member, Schema)
 }
 
 

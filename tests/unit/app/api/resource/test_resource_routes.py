@@ -59,9 +59,9 @@ def test_routes_create_show_change_and_delete_an_item(things, declare):
         ),
         ("DELETE", item, "delete_thing", "Delete an odd thing", 5, 405, "baremetal:thing:delete"),
     ]  # fmt: skip
-    created, shown, changed, deleted = (route.returns for route in things.declared)
+    created, detail, changed, deleted = (route.returns for route in things.declared)
     assert declare.resource.component is created.bodies[201]
-    assert (*CHASSIS.full, "links") == shown.fields
+    assert (*CHASSIS.full, "links") == detail.fields
     assert declare.resource.component is changed.bodies[200]
     assert NO_CONTENT is deleted
 

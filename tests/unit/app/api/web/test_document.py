@@ -24,20 +24,20 @@ def test_a_route_documents_the_answers_declared_at_its_handler():
     things = Routes("things", "Things")
     things.declare("GET", "/things", returns=array(UUID))(view)
     things.declare("DELETE", "/things", returns=NO_CONTENT, name="forget", summary="Forget")(view)
-    shown, forgotten = things.declared
-    assert Returns({200: array(UUID)}) == shown.returns
-    assert ("view", "Do something") == (shown.handler, shown.summary)
-    assert NO_CONTENT is forgotten.returns
-    assert ("forget", "Forget") == (forgotten.handler, forgotten.summary)
+    route, deletion = things.declared
+    assert Returns({200: array(UUID)}) == route.returns
+    assert ("view", "Do something") == (route.handler, route.summary)
+    assert NO_CONTENT is deletion.returns
+    assert ("forget", "Forget") == (deletion.handler, deletion.summary)
 
 
 def test_the_document_has_each_referenced_schema_and_no_other():
     inner = Component("Inner", exactly({"uuid": UUID}))
     outer = Component("Outer", exactly({"inner": or_null(inner), "links": LINKS}))
-    found = components({"responses": [{"200": outer}, {"200": array(outer)}]})
-    assert ["Inner", "Link", "Links", "Outer"] == list(found)
+    schemas = components({"responses": [{"200": outer}, {"200": array(outer)}]})
+    assert ["Inner", "Link", "Links", "Outer"] == list(schemas)
     assert {"$ref": "#/components/schemas/Inner"} == inner
-    assert inner.schema is found["Inner"]
+    assert inner.schema is schemas["Inner"]
 
 
 def test_a_schema_is_found_through_a_property_of_a_later_version():

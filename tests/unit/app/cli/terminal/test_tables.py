@@ -60,10 +60,10 @@ def test_a_table_that_is_too_wide_is_shown_as_records():
 
 
 def test_other_long_text_is_wrapped_in_its_column():
-    told = " ".join(["word"] * 30)
-    head, *lines = drawn(60, [{"interface": "deploy", "reason": told}])
+    reason = " ".join(["word"] * 30)
+    head, *lines = drawn(60, [{"interface": "deploy", "reason": reason}])
     assert ["interface", "reason"] == head.split()
-    assert f"deploy {told}" == " ".join(" ".join(lines).split())
+    assert f"deploy {reason}" == " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= 60
 
 

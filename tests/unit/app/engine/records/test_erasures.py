@@ -139,8 +139,8 @@ def test_an_operation_that_failed_later_has_not_sanitized():
 
 
 def test_a_disk_of_the_last_inspection_that_is_gone_is_told():
-    gone = {**SDA, "serial": "S-0", "name": "/dev/sdz"}
-    assessment = assess([step(BOTH)], [SDA, gone], succeeded=True)
+    missing_disk = {**SDA, "serial": "S-0", "name": "/dev/sdz"}
+    assessment = assess([step(BOTH)], [SDA, missing_disk], succeeded=True)
     assert (Result.UNKNOWN, Erasure.MISSING) == (assessment.result, statuses(assessment)[-1])
     assert ["Disk S-0: missing."] == assessment.reasons
 

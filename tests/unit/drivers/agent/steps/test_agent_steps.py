@@ -75,8 +75,8 @@ def test_a_command_to_a_busy_agent_is_retried(agent, node):
 
 
 def test_a_command_whose_answer_was_lost_is_looked_up_before_it_is_sent_again(agent, node):
-    gone = replace(node, agent=replace(node.agent, url="http://127.0.0.1:1"))
-    lost = clean(gone)
+    silent_node = replace(node, agent=replace(node.agent, url="http://127.0.0.1:1"))
+    lost = clean(silent_node)
     assert ({"sent": True}, in_band.RETRY) == (lost.progress, lost.poll_after)
     assert lost.reason.endswith("at http://127.0.0.1:1 did not answer (Connection refused)")
     waiting = clean(again(node, lost))

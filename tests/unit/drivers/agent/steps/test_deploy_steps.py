@@ -68,9 +68,9 @@ def test_a_whole_disk_image_is_deployed(agent, images):
         "standby.power_off",
     ] == agent.names()
     args = agent.received[1][1]["step"]["args"]
-    told = args["image_info"]
-    assert ("a" * 64, "raw") == (told["os_hash_value"], told["disk_format"])
-    assert "image_type" not in told
+    image_info = args["image_info"]
+    assert ("a" * 64, "raw") == (image_info["os_hash_value"], image_info["disk_format"])
+    assert "image_type" not in image_info
     assert args["configdrive"].startswith("H4sI")
     assert "uefi" == agent.received[3][1]["target_boot_mode"]
 
@@ -126,8 +126,8 @@ def test_an_agent_without_the_deploy_extension_writes_the_image_by_standby(agent
     waiting = deploy.prepare_instance_boot(old)
     agent.finish()
     assert Done() == deploy.prepare_instance_boot(again(old, waiting))
-    (written, image), (booted, bootloader) = agent.received
-    assert ("standby.prepare_image", "image.install_bootloader") == (written, booted)
+    (write_command, image), (boot_command, bootloader) = agent.received
+    assert ("standby.prepare_image", "image.install_bootloader") == (write_command, boot_command)
     assert ("H4sI", "a" * 64) == (image["configdrive"], image["image_info"]["os_hash_value"])
     assert ("11-aa", "22-bb") == (bootloader["root_uuid"], bootloader["efi_system_part_uuid"])
 

@@ -66,8 +66,8 @@ LONG = {"logs": "x" * (5 << 20)}
 def test_a_long_result_of_another_command_does_not_fail_a_step(agent, node):
     waiting = clean(node)
     agent.finish_step()
-    done = dict(agent.commands[-1])
-    agent.commands[-1:] = [{**done, "id": "id-0", "command_result": LONG}, done]
+    command = dict(agent.commands[-1])
+    agent.commands[-1:] = [{**command, "id": "id-0", "command_result": LONG}, command]
     assert isinstance(clean(again(node, waiting)), Done)
 
 
@@ -87,9 +87,9 @@ def test_a_raid_configuration_of_many_disks_is_recorded(agent, node):
     step = {"interface": "raid", "step": "create_configuration", "args": {}}
     waiting = in_band.execute(node, Flow.CLEAN, step)
     agent.finish_step(result={"logical_disks": disks})
-    after = again(node, waiting)
-    assert isinstance(in_band.execute(after, Flow.CLEAN, step), Done)
-    assert disks == after.reports["raid_config"]["logical_disks"]
+    later_node = again(node, waiting)
+    assert isinstance(in_band.execute(later_node, Flow.CLEAN, step), Done)
+    assert disks == later_node.reports["raid_config"]["logical_disks"]
 
 
 DISK = {
@@ -106,14 +106,14 @@ def test_after_an_erasure_the_agent_tells_which_disks_there_are(agent, node):
     agent.answers["poll.get_hardware_info"] = {"disks": [DISK, "odd"]}
     waiting = clean(node)
     agent.finish_step(result={"/dev/sda": None})
-    told = clean(again(node, waiting)).result["erasure"]
-    first, odd = told["disks"]
+    erasure = clean(again(node, waiting)).result["erasure"]
+    disk, odd = erasure["disks"]
     assert {"name": "/dev/sda", "serial": "S 1", "wwn": None, "model": None, "size": 10} == {
-        name: first[name] for name in ("name", "serial", "wwn", "model", "size")
+        name: disk[name] for name in ("name", "serial", "wwn", "model", "size")
     }
-    assert 255 == len(first["vendor"])
+    assert 255 == len(disk["vendor"])
     assert {None} == set(odd.values())
-    assert (False, None) == (told["settings"]["erase_skip_read_only"], told["problem"])
+    assert (False, None) == (erasure["settings"]["erase_skip_read_only"], erasure["problem"])
 
 
 @pytest.mark.parametrize("size", [True, -1, 2**60, "10", None, 1.5])

@@ -27,10 +27,10 @@ from .conftest import OPPOSITE, WANTED, ScriptedPower, applied, call
 BUDGET = 60.0
 
 
-def run(power, order, node, most=40):
+def run(power, order, node, attempts=40):
     """Run the step to its end; return its outcome: TIMEOUT after the budget."""
     seconds = BUDGET
-    for _ in range(most):
+    for _ in range(attempts):
         try:
             outcome = call(power, order, node)
         except HardwareError as error:
@@ -67,10 +67,10 @@ class Machine:
             "silent": Unreachable("cut"), "malformed": Unexpected("no JSON"),
         }[kind]  # fmt: skip
 
-    def respond(self, wanted):
+    def respond(self, state):
         _, kind, delay = self.draw()
         if kind in ("taken", "lost, carried out"):
-            self.pending.append([delay, wanted])
+            self.pending.append([delay, state])
         return {
             "taken": None, "taken, ignored": None,
             "lost, carried out": Unconfirmed("cut"), "lost, ignored": Unconfirmed("cut"),
@@ -100,8 +100,8 @@ EVENTS = strategies.tuples(
 def test_any_sequence_of_readings_and_answers_ends_typed_and_never_repeats_blindly(
     order, state, script, pending, crashes
 ):
-    machine, wanted = Machine(state, script), WANTED[order]
-    power = ScriptedPower(machine.read, lambda: machine.respond(wanted))
+    machine, goal = Machine(state, script), WANTED[order]
+    power = ScriptedPower(machine.read, lambda: machine.respond(goal))
     internal = {}
     if pending:
         noted = None if pending == "unknown" else pending
@@ -122,37 +122,37 @@ def test_any_sequence_of_readings_and_answers_ends_typed_and_never_repeats_blind
         seconds -= outcome.poll_after
     assert isinstance(outcome, Done | Wait | Failed | HardwareError)
     if isinstance(outcome, Done):
-        assert ("read", wanted) == power.events[-1]
+        assert ("read", goal) == power.events[-1]
         assert PENDING not in node.driver_internal_info
-        if pending == OPPOSITE[wanted] and not deaths:
+        if pending == OPPOSITE[goal] and not deaths:
             # a failed request may be followed by a second one at once
-            shown = [state for kind, state in power.events if kind == "read"]
-            shown = [state for state in shown if not isinstance(state, HardwareError)]
+            readings = [state for kind, state in power.events if kind == "read"]
+            readings = [state for state in readings if not isinstance(state, HardwareError)]
             assert power.orders
-            assert [wanted] * (LASTING + 1) == shown[-LASTING - 1 :]
+            assert [goal] * (LASTING + 1) == readings[-LASTING - 1 :]
     elif power.orders and not deaths and isinstance(outcome, Wait):
-        assert wanted == node.driver_internal_info.get(PENDING, {}).get("state", wanted)
-    _check_repetitions(power.events, wanted, deaths)
+        assert goal == node.driver_internal_info.get(PENDING, {}).get("state", goal)
+    _check_repetitions(power.events, goal, deaths)
 
 
-def _check_repetitions(events, wanted, deaths):
+def _check_repetitions(events, goal, deaths):
     """Each repeated order was refused, not sent, or shown by lasting readings to have no effect."""
-    last = None
+    previous_order = None
     for at, (kind, _) in enumerate(events):
         if kind != "order":
             continue
-        if last is not None and not any(last < death <= at for death in deaths):
-            error = events[last][1]
-            between = [state for _, state in events[last + 1 : at]]
+        if previous_order is not None and not any(previous_order < death <= at for death in deaths):
+            error = events[previous_order][1]
+            between = [state for _, state in events[previous_order + 1 : at]]
             between = [state for state in between if not isinstance(state, HardwareError)]
             settled = isinstance(error, Busy) or (
                 isinstance(error, Unreachable) and not isinstance(error, Unconfirmed)
             )
-            if not settled and wanted in between:  # refused in the ordered state
+            if not settled and goal in between:  # refused in the ordered state
                 settled = isinstance(error, Refused | NotSupported)
             tail = between[-LASTING - 1 :]
-            assert settled or tail == [OPPOSITE[wanted]] * (LASTING + 1), (error, between)
-        last = at
+            assert settled or tail == [OPPOSITE[goal]] * (LASTING + 1), (error, between)
+        previous_order = at
 
 
 @settings(max_examples=200, deadline=None)
@@ -170,7 +170,7 @@ def test_a_reset_is_repeated_only_with_proof_and_succeeds_only_by_an_answer_or_a
         return error
 
     def mark():
-        return str(sum(done for _, done in resets)) if has_mark else None
+        return str(sum(carried_out for _, carried_out in resets)) if has_mark else None
 
     power = ScriptedPower(machine.read, respond, mark)
     outcome, _ = run(power, Order.RESET, target(disable_power_off=True))
@@ -229,9 +229,9 @@ def test_the_last_order_counts_while_an_earlier_one_is_pending():
 
 def test_a_verification_waits_for_a_settled_power_state():
     power, node = ScriptedPower(script_of(None, None, POWER_ON)), target()
-    first = power.read(node)
-    assert (0.5, 60) == (first.poll_after, first.timeout)
-    node = replace(node, progress=first.progress)
+    wait = power.read(node)
+    assert (0.5, 60) == (wait.poll_after, wait.timeout)
+    node = replace(node, progress=wait.progress)
     node = replace(node, progress=power.read(node).progress)
     assert (Done(), POWER_ON) == (power.read(node), node.reports["power_state"])
 
@@ -328,10 +328,10 @@ def test_a_soft_power_off_is_not_repeated_after_a_lost_answer():
     assert (FailureCode.TIMEOUT, 1) == (outcome.code, power.orders)
 
 
-@pytest.mark.parametrize(("crashes", "sent"), [(1, 1), (2, 0)])
-def test_only_a_death_after_the_power_off_of_a_reboot_puts_its_power_on_in_doubt(crashes, sent):
+@pytest.mark.parametrize(("crashes", "orders"), [(1, 1), (2, 0)])
+def test_only_a_death_after_the_power_off_of_a_reboot_puts_its_power_on_in_doubt(crashes, orders):
     """One death was while it was switched off; another one may have lost the power on."""
     power = ScriptedPower(lambda: POWER_OFF)
     node = target(progress={"phase": "on", "crashes": 1}, crashes=crashes, resumed=True)
     power.change(node, "rebooting")
-    assert sent == power.orders
+    assert orders == power.orders

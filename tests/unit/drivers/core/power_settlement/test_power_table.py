@@ -80,16 +80,16 @@ def test_a_step_acts_as_its_cell_says(row):
 
 def _showing(order, answer, reading):
     """Return a BMC that gives an answer, and then shows a reading for ever."""
-    wanted, is_reset = WANTED[order], order is Order.RESET
-    shown = {
-        Reading.REACHED: wanted, Reading.UNPROVEN: POWER_ON, Reading.MOVING: None,
-        Reading.OTHER: POWER_ON if is_reset else OPPOSITE[wanted],
+    goal, is_reset = WANTED[order], order is Order.RESET
+    state = {
+        Reading.REACHED: goal, Reading.UNPROVEN: POWER_ON, Reading.MOVING: None,
+        Reading.OTHER: POWER_ON if is_reset else OPPOSITE[goal],
         Reading.SILENT: Unreachable("no answer"),
     }[reading]  # fmt: skip
-    before = POWER_ON if is_reset else OPPOSITE[wanted]
+    earlier_state = POWER_ON if is_reset else OPPOSITE[goal]
 
     def read():
-        return shown if power.orders or answer is Answer.NONE else before
+        return state if power.orders or answer is Answer.NONE else earlier_state
 
     def mark():
         if reading is Reading.UNPROVEN:
@@ -124,5 +124,5 @@ def _is_pending(answer, actions, doubted):
     """Whether an order may still take effect after the actions of a cell."""
     if actions[-1] is Action.DONE:
         return False
-    taken = answer is Answer.NONE and Action.SEND in actions
-    return doubted or taken or answer in (Answer.TAKEN, Answer.LOST)
+    is_taken = answer is Answer.NONE and Action.SEND in actions
+    return doubted or is_taken or answer in (Answer.TAKEN, Answer.LOST)

@@ -15,13 +15,13 @@ def document(*paths):
 class Bmc:
     """Answers requests from a table of path -> body, or (status, Location)."""
 
-    def __init__(self, table, most=BATCH):
-        self.table, self.most, self.asked = table, most, []
+    def __init__(self, table, batch_size=BATCH):
+        self.table, self.batch_size, self.asked = table, batch_size, []
 
     def ask(self, paths):
         assert len(paths) <= BATCH
         answers = []
-        for path in paths[: self.most]:
+        for path in paths[: self.batch_size]:
             self.asked.append(path)
             entry = self.table.get(path, (404, None))
             if isinstance(entry, str):
@@ -45,7 +45,7 @@ def test_documents_are_read_breadth_first_and_once():
         f"{V1}/Systems": document(f"{V1}/Systems/1", f"{V1}"),
         f"{V1}/Managers": document(f"{V1}/Managers/1"),
         f"{V1}/Systems/1": document(f"{V1}/Managers/1", f"{V1}/Systems/1#/Boot"),
-    }, most=1)  # fmt: skip
+    }, batch_size=1)  # fmt: skip
     recording = bmc.crawl()
     paths = [
         "/redfish",

@@ -14,7 +14,7 @@ from drivers.core.recording.pseudonyms import Pseudonyms
 BMC = "https://10.3.7.9:8443"
 
 
-def applied(*documents, known=None, path="/redfish/v1/Things/{}", **fields):
+def applied(*documents, identities=None, path="/redfish/v1/Things/{}", **fields):
     """Return the replaced documents, and the pseudonyms."""
     answers = [
         Answer(
@@ -26,7 +26,7 @@ def applied(*documents, known=None, path="/redfish/v1/Things/{}", **fields):
         for i, document in enumerate(documents)
     ]
     pseudonyms = Pseudonyms(Random(1))
-    recording = pseudonyms.applied(Recording(answers), {BMC: "bmc", **(known or {})})
+    recording = pseudonyms.applied(Recording(answers), {BMC: "bmc", **(identities or {})})
     parse(json.loads(recording.dump()))
     return [answer.document() for answer in recording.answers], pseudonyms, recording
 
@@ -83,16 +83,18 @@ def test_equal_values_get_equal_replacements_everywhere():
         json.dumps({"Escaped": f"/redfish/v1/Systems/{uuid}"}).replace("/", r"\/"),
         path=path,
     )  # fmt: skip
-    first, second, third = documents
-    new = first["UUID"].lower()
+    document, second, third = documents
+    new = document["UUID"].lower()
     assert new != uuid
     assert f"/redfish/v1/Systems/{new}" == third["Escaped"]
-    assert first["@odata.id"] == recording.answers[0].path
+    assert document["@odata.id"] == recording.answers[0].path
     assert new in recording.answers[0].path
-    bare = first["MACAddress"].replace(":", "").upper()
+    bare = document["MACAddress"].replace(":", "").upper()
     assert f"NIC.{bare}" in recording.answers[0].path
-    assert f"card {'-'.join(re.findall('..', bare))} of {first['SerialNumber']}\n" in second["Text"]
-    assert f"/redfish/v1/{first['SerialNumber']}" == second["Link"]
+    assert (
+        f"card {'-'.join(re.findall('..', bare))} of {document['SerialNumber']}\n" in second["Text"]
+    )
+    assert f"/redfish/v1/{document['SerialNumber']}" == second["Link"]
 
 
 def test_values_that_identify_nothing_stay():
@@ -103,8 +105,8 @@ def test_values_that_identify_nothing_stay():
         "FirmwareVersion": "2.10.10.10", "BiosVersion": "1.2.3.4", "DateTime": "2026-01-01T10:11:12Z",
         "Schema": "http://redfish.dmtf.org/schemas/v1/x.json", "HostName": None, "PartNumber": "0X1Y2Z",
     }  # fmt: skip
-    (found,), pseudonyms, _ = applied(document)
-    assert document == found
+    (copy,), pseudonyms, _ = applied(document)
+    assert document == copy
     assert [] == list(pseudonyms.review())
 
 
@@ -141,9 +143,9 @@ def test_the_bmc_in_absolute_links_gets_a_fixed_name():
 
 
 def test_values_of_the_node_and_of_the_caller_are_replaced():
-    known = {"rack7-node3": "host", "operator": "user", "Project Falcon": "other"}
+    identities = {"rack7-node3": "host", "operator": "user", "Project Falcon": "other"}
     (document,), pseudonyms, _ = applied(
-        {"Description": "rack7-node3 of Project Falcon, set up by operator"}, known=known
+        {"Description": "rack7-node3 of Project Falcon, set up by operator"}, identities=identities
     )
     assert re.fullmatch(r"host-\d+ of other-1, set up by user-1", document["Description"])
     assert {("host", 1), ("other", 1), ("user", 1)} == {
@@ -166,5 +168,7 @@ def test_bodies_that_are_no_json_are_replaced_by_what_is_known():
 def test_two_recordings_have_unlike_replacements():
     pseudonyms = [Pseudonyms() for _ in range(2)]
     answer = Answer("/redfish/v1/", 200, body='{"MACAddress": "ac:1f:6b:01:02:03"}')
-    first, second = (p.applied(Recording([answer]), {}).answers[0].body for p in pseudonyms)
-    assert first != second
+    first_body, second_body = (
+        p.applied(Recording([answer]), {}).answers[0].body for p in pseudonyms
+    )
+    assert first_body != second_body

@@ -92,15 +92,15 @@ def test_a_lost_answer_has_its_reason():
 
 
 @pytest.mark.parametrize(
-    ("limit", "value", "kept", "left_out"),
+    ("limit", "value", "count", "left_out"),
     [("MOST", 2, 2, 1), ("MOST_BYTES", 5, 2, 1), ("LONGEST_KEPT", 1, 3, 3)],
 )
-def test_a_step_is_recorded_within_limits(monkeypatch, limit, value, kept, left_out):
+def test_a_step_is_recorded_within_limits(monkeypatch, limit, value, count, left_out):
     monkeypatch.setattr(traffic, limit, value)
     recorded = Traffic()
     for _ in range(3):
         recorded.add(exchange())
-    assert (kept, left_out) == (len(recorded.exchanges), recorded.left_out)
+    assert (count, left_out) == (len(recorded.exchanges), recorded.left_out)
     if limit == "LONGEST_KEPT":
         assert {""} == {record["body"] for record in recorded.exchanges}
 

@@ -23,9 +23,9 @@ def test_a_driver_offers_the_steps_that_it_lists():
         for step in steps
         if step.interface == "management" and step.name not in inherited
     }
-    found = {name: step.priorities[Flow.CLEAN] for name, step in offered.items()}
+    priorities = {name: step.priorities[Flow.CLEAN] for name, step in offered.items()}
     # the driver omits reset_bios; blink, of priority 0, is in no such list
-    assert {"scrub": 10.5, "shred": 30, "blink": 0} == found
+    assert {"scrub": 10.5, "shred": 30, "blink": 0} == priorities
     assert [True, False] == [offered[name].abortable for name in ("scrub", "shred")]
     with pytest.raises(HardwareError, match="the shredder is full"):
         node.driver.management.execute_clean_step(node, {"step": "shred"})

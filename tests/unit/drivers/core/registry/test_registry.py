@@ -72,9 +72,9 @@ def test_enabled_steps_are_listed_by_decreasing_priority():
             """Run between the other two."""
 
     node = target("ported", registry=load([*HARDWARE_TYPES, with_management(Calibrated)]))
-    found = node.driver.management.get_clean_steps(node)
+    steps = node.driver.management.get_clean_steps(node)
     assert [("reset_bios", 20), ("calibrate", 15), ("scrub", 10.5)] == [
-        (each["step"], each["priority"]) for each in found
+        (step["step"], step["priority"]) for step in steps
     ]
 
 
@@ -98,7 +98,7 @@ def test_a_driver_without_an_enabled_interface_is_refused_and_named():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         (
             {"enabled_types": ["redfish", "ilo"]},
@@ -130,9 +130,9 @@ def test_a_driver_without_an_enabled_interface_is_refused_and_named():
         ),
     ],
 )
-def test_a_setting_that_names_an_unknown_driver_or_interface_raises(given, message):
+def test_a_setting_that_names_an_unknown_driver_or_interface_raises(arguments, message):
     with pytest.raises(UnknownName) as raised:
-        load(HARDWARE_TYPES, **given)
+        load(HARDWARE_TYPES, **arguments)
     assert message == str(raised.value)
 
 

@@ -17,10 +17,10 @@ def test_equal_priorities_in_one_interface_refuse_the_driver_and_no_other():
     registry = load([*HARDWARE_TYPES, Clashing, Acme])
     assert "acme" in registry.types
     assert "clashing" not in registry.types
-    why = registry.refused["clashing"]
-    assert "'first'" in why
-    assert "'second'" in why
-    assert "priority 5" in why
+    reason = registry.refused["clashing"]
+    assert "'first'" in reason
+    assert "'second'" in reason
+    assert "priority 5" in reason
 
 
 class Base(FakeManagement):
@@ -37,10 +37,12 @@ class Base(FakeManagement):
         """Serve, and verify."""
 
 
-def overriding(base, name, method, **more):
+def overriding(base, name, method, **attributes):
     """Hardware type "ported" whose interface overrides `name` of a base."""
     cls = type(
-        "Late", (type("Middle", (base,), {"name": "mid"}),), {"name": "late", name: method, **more}
+        "Late",
+        (type("Middle", (base,), {"name": "mid"}),),
+        {"name": "late", name: method, **attributes},
     )
     return type("Ported", (HardwareType,), {
         "name": "ported", "interfaces": {**FakeHardware.interfaces, base.kind: (cls,)},
@@ -57,12 +59,12 @@ def overriding(base, name, method, **more):
     ],
 )
 def test_an_override_that_loses_a_step_refuses_the_driver_and_no_other(base, name, owner):
-    found = load([FakeHardware, overriding(base, name, lambda self, target: Done())])
-    assert ["fake-hardware"] == list(found.types)
-    assert found.refused["ported"].startswith(
+    registry = load([FakeHardware, overriding(base, name, lambda self, target: Done())])
+    assert ["fake-hardware"] == list(registry.types)
+    assert registry.refused["ported"].startswith(
         f"{base.kind} interface 'late': Late.{name} overrides the step {base.kind}.{name} of"
     )
-    assert f"{owner}, and is no step: decorate it with" in found.refused["ported"].replace(
+    assert f"{owner}, and is no step: decorate it with" in registry.refused["ported"].replace(
         "Middle", owner
     )
 
@@ -111,19 +113,19 @@ def with_frames(kind, base, **attributes):
 
 @pytest.mark.parametrize("part", ["before", "after", "on_failure", "on_abort", "collect"])
 @pytest.mark.parametrize(
-    ("row", "what"),
+    ("row", "ending"),
     [
         (("power", "powr_off"), "power.powr_off, which power interface 'fake' does not have"),
         (("deploy", "prepar"), "deploy.prepar, which deploy interface 'mine' does not have"),
         (("powr", "power_off"), "powr.power_off; kinds of interfaces are bios, boot, console, "),
     ],
 )
-def test_a_frame_with_a_misspelt_method_refuses_the_driver_and_names_the_method(part, row, what):
+def test_a_frame_with_a_misspelt_method_refuses_the_driver_and_names_the_method(part, row, ending):
     frame = Frame(**{part: row if part == "collect" else (("power", "power_off"), row)})
     registry = load([with_frames("deploy", FakeDeploy, frames={"clean": frame}), Acme])
     assert ["acme"] == list(registry.types)
     message = "hardware type 'framed': the clean frame of deploy interface 'mine' names "
-    assert registry.refused["framed"].startswith(message + what)
+    assert registry.refused["framed"].startswith(message + ending)
 
 
 def test_the_frame_of_an_inspection_is_checked_as_well():
@@ -199,8 +201,8 @@ def test_equal_priorities_by_settings_refuse_the_driver_and_name_the_setting(
     registry = load([*HARDWARE_TYPES, Acme], options=options)
     assert refused == set(registry.refused)
     assert refused.isdisjoint(registry.types)
-    for why in registry.refused.values():
-        assert message in why
+    for reason in registry.refused.values():
+        assert message in reason
 
 
 def test_a_setting_may_separate_equal_priorities():

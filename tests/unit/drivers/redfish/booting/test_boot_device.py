@@ -127,11 +127,11 @@ def test_settings_of_the_next_start_count_as_set(bmc, node, management):
     bmc.more[f"{SYSTEM}/SD"] = {"@odata.id": path, "Boot": pending}
     answer = bmc.answer
 
-    def answer_settings(method, asked, headers, body=b""):
-        if method == "PATCH" and asked == path:
+    def answer_settings(method, requested_path, headers, body=b""):
+        if method == "PATCH" and requested_path == path:
             pending.update(json.loads(body)["Boot"])
             return 204, b"", {}
-        return answer(method, asked, headers, body)
+        return answer(method, requested_path, headers, body)
 
     bmc.answer = answer_settings
     management.set_boot_device(node, "pxe")

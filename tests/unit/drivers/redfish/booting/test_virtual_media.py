@@ -47,7 +47,7 @@ def media(bmc):
 @pytest.mark.vendor("Cisco", "virtual media")
 @pytest.mark.vendor("OpenBMC", "virtual media")
 @pytest.mark.parametrize(
-    "first",
+    "drive",
     [
         Drive(has_actions=False),
         Drive(insertion=400),
@@ -60,8 +60,8 @@ def media(bmc):
     ],
     ids=repr,
 )
-def test_a_drive_that_does_not_take_the_image_is_left_for_the_next(bmc, node, first):
-    bmc.drives = {"Slot_0": first, "Slot_2": Drive()}
+def test_a_drive_that_does_not_take_the_image_is_left_for_the_next(bmc, node, drive):
+    bmc.drives = {"Slot_0": drive, "Slot_2": Drive()}
     assert Done() == attach(node)[0]
     assert {"Slot_2": ISO} == media(bmc)
 
@@ -197,11 +197,11 @@ def test_an_ejection_is_awaited(bmc, node):
 )
 def test_drives_that_are_not_listed_are_not_taken_for_empty_ones(bmc, node, monkeypatch, answer):
     _, node = attach(node)
-    shown = bmc.answer
+    polite_answer = bmc.answer
 
     def answer_rudely(method, path, headers, body=b""):
         is_list = method == "GET" and path.rstrip("/") == MEDIA
-        return answer if is_list else shown(method, path, headers, body)
+        return answer if is_list else polite_answer(method, path, headers, body)
 
     monkeypatch.setattr(bmc, "answer", answer_rudely)
     for order in (
@@ -306,12 +306,15 @@ DOCUMENTS = st.fixed_dictionaries(
 
 @given(before=DOCUMENTS, after=DOCUMENTS, looks=st.integers(1, 10))
 def test_no_report_confirms_an_image_that_it_does_not_present(before, after, looks):
-    first, last = Report.of(before), Report.of(after)
-    if last.confirms(ISO, first, looks):
-        assert last.inserted is not False
-        assert last.inserted or last.image
-        assert not last.confirms(OLD, first, looks) or last.image in (None, "iso")
-        assert first != last or looks >= virtual_drives.STALE_LOOKS
+    first_report, last_report = Report.of(before), Report.of(after)
+    if last_report.confirms(ISO, first_report, looks):
+        assert last_report.inserted is not False
+        assert last_report.inserted or last_report.image
+        assert not last_report.confirms(OLD, first_report, looks) or last_report.image in (
+            None,
+            "iso",
+        )
+        assert first_report != last_report or looks >= virtual_drives.STALE_LOOKS
 
 
 INSERTIONS = st.sampled_from(["works", "ignored", "works, 500", "task", 200, 204, 400, 409, 500])

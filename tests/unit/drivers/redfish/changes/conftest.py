@@ -37,8 +37,8 @@ def then(effect, answer):
     return turn
 
 
-def update(node, waits=None, **more):
-    return run(node, "firmware", "update", settings=[{**BIOS[0], **more}], waits=waits)
+def update(node, waits=None, **fields):
+    return run(node, "firmware", "update", settings=[{**BIOS[0], **fields}], waits=waits)
 
 
 def resets(bmc):

@@ -49,16 +49,16 @@ SUCCESSES = {
 
 @pytest.mark.parametrize("answers", SUCCESSES.values(), ids=SUCCESSES.keys())
 def test_an_update_that_has_ended_well_succeeds_and_is_ordered_once(bmc, node, answers):
-    *before, last = answers
+    *earlier_answers, last_answer = answers
     bmc.scripts = {
         ("POST", UPDATE): [ACCEPTED],
-        ("GET", TASK): [*before, then(updated(bmc), last)],
+        ("GET", TASK): [*earlier_answers, then(updated(bmc), last_answer)],
     }
     outcome, reports = update(node)
     assert Done({"versions": {"bios": "1.1.0"}}) == outcome
     assert 1 == len(bmc.sent("SimpleUpdate"))
     assert ["On"] == [body["ResetType"] for body in resets(bmc)]
-    (bios,) = [each for each in reports["firmware"] if each["component"] == "bios"]
+    (bios,) = [entry for entry in reports["firmware"] if entry["component"] == "bios"]
     assert "1.1.0" == bios["last_version_flashed"]
 
 
@@ -106,12 +106,12 @@ def test_an_incomplete_list_of_tasks_is_not_an_empty_one(bmc, node, path, docume
 
 def explained(waits):
     """Return what `why` shows of polls: the awaited event, and the reason; each pair once."""
-    shown = [
+    pairs = [
         (_awaited(wait.progress), wait.reason)
         for wait in waits
         if wait.poll_after and wait.progress
     ]
-    return list(dict.fromkeys(shown))
+    return list(dict.fromkeys(pairs))
 
 
 def test_each_poll_of_an_update_says_what_it_waits_for_and_why(bmc, node):
@@ -124,12 +124,12 @@ def test_each_poll_of_an_update_says_what_it_waits_for_and_why(bmc, node):
     }  # fmt: skip
     waits = []
     assert isinstance(update(node, waits=waits)[0], Done)
-    shown = explained(waits)
+    pairs = explained(waits)
     subject = "the update of bios"
-    assert (f"the BMC to accept {subject}", "503: not now") in shown
-    assert (f"{subject}: task {TASK}", None) in shown
-    assert (f"{subject}: task {TASK}, which the BMC does not show", None) in shown
-    (silent,) = [reason for awaited, reason in shown if awaited == "the BMC to answer"]
+    assert (f"the BMC to accept {subject}", "503: not now") in pairs
+    assert (f"{subject}: task {TASK}", None) in pairs
+    assert (f"{subject}: task {TASK}, which the BMC does not show", None) in pairs
+    (silent,) = [reason for awaited, reason in pairs if awaited == "the BMC to answer"]
     assert "out of order" in silent
     mute = [wait for wait in waits if (wait.poll_after or 0) >= 1 and not any(*explained([wait]))]
     assert [] == mute
@@ -142,11 +142,11 @@ def test_a_lost_order_and_a_missing_effect_are_explained(bmc, node, shows):
         bmc.scripts = {("POST", UPDATE): [ACCEPTED], ("GET", TASK): [task("Completed")]}
     waits = []
     update(node, version="1.1.0", waits=waits)
-    shown = explained(waits)
+    pairs = explained(waits)
     if shows:
-        assert any((awaited or "").startswith("the new versions: bios was") for awaited, _ in shown)
+        assert any((awaited or "").startswith("the new versions: bios was") for awaited, _ in pairs)
     else:
-        (reason,) = [reason for awaited, reason in shown if reason]
+        (reason,) = [reason for awaited, reason in pairs if reason]
         assert reason.startswith("whether the BMC has taken the update of bios is not known")
 
 

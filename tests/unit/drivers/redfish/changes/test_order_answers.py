@@ -69,11 +69,11 @@ def test_an_answer_to_an_order_has_a_type(reply, result, paths):
 
 @pytest.mark.parametrize("name", errors._BUSY_MESSAGES)
 @pytest.mark.parametrize(
-    "said",
+    "template",
     [{"MessageId": "Vendor.1.0.{}"}, {"MessageId": "Vendor.1.0.Error", "Message": "{}: not now"}],
 )
-def test_a_message_of_a_busy_bmc_has_one_meaning_for_reads_and_orders(name, said):
-    message = {key: text.format(name) for key, text in said.items()}
+def test_a_message_of_a_busy_bmc_has_one_meaning_for_reads_and_orders(name, template):
+    message = {key: text.format(name) for key, text in template.items()}
     document = {"error": {"code": "x", "message": "no", "@Message.ExtendedInfo": [message]}}
     assert Result.BUSY == order_answers.answer_of(Reply(400, document), UPDATE).result
     with pytest.MonkeyPatch.context() as patch:
@@ -167,9 +167,9 @@ def new_task(bmc, state="Completed", uri=UPDATE, name="JID_9"):
 
 
 def test_a_lost_order_is_recognised_by_its_task(bmc, node):
-    others = new_task(bmc, "Exception", f"{ROOT}/Other", "JID_8")
+    other_task = new_task(bmc, "Exception", f"{ROOT}/Other", "JID_8")
     bmc.more[f"{ROOT}/TaskService/Tasks"] = {"Members": []}
-    bmc.scripts = {("POST", UPDATE): [then(lambda: (others(), new_task(bmc)()), LOST)]}
+    bmc.scripts = {("POST", UPDATE): [then(lambda: (other_task(), new_task(bmc)()), LOST)]}
     assert isinstance(update(node)[0], Done)
     assert 1 == len(bmc.sent("SimpleUpdate"))
 
@@ -187,8 +187,10 @@ def test_a_task_that_the_answer_does_not_name_is_followed(bmc, node, state, is_g
 
 def test_two_new_tasks_that_may_be_the_orders_confirm_nothing(bmc, node):
     bmc.more[f"{ROOT}/TaskService/Tasks"] = {"Members": []}
-    first, second = (new_task(bmc, "Completed", None, name) for name in ("JID_8", "JID_9"))
-    bmc.scripts = {("POST", UPDATE): [then(lambda: (first(), second()), LOST)]}
+    first_task, second_task = (
+        new_task(bmc, "Completed", None, name) for name in ("JID_8", "JID_9")
+    )
+    bmc.scripts = {("POST", UPDATE): [then(lambda: (first_task(), second_task()), LOST)]}
     assert "not confirmed" in update(node)[0].reason
 
 
@@ -207,8 +209,8 @@ def test_a_death_at_any_call_of_an_update_orders_it_once(bmc, node, number):
     assert 1 == len(bmc.sent("SimpleUpdate"))
 
 
-@pytest.mark.parametrize("sent", [False, True])
-def test_a_death_around_an_order_that_leaves_no_trace_is_not_confirmed(bmc, node, sent):
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_a_death_around_an_order_that_leaves_no_trace_is_not_confirmed(bmc, node, is_sent):
     """Before the request the fence is checked: there, or in the answer, the conductor dies."""
     deaths = iter([True])
 
@@ -216,11 +218,11 @@ def test_a_death_around_an_order_that_leaves_no_trace_is_not_confirmed(bmc, node
         if next(deaths, False):
             raise Died
 
-    node = replace(node, before_order=(lambda: None) if sent else die)
-    bmc.scripts = {("POST", UPDATE): [then(die if sent else (lambda: None), (204, {}, None))]}
+    node = replace(node, before_order=(lambda: None) if is_sent else die)
+    bmc.scripts = {("POST", UPDATE): [then(die if is_sent else (lambda: None), (204, {}, None))]}
     outcome, _ = update(node)
     assert "was ordered, not confirmed: its answer was not recorded" in outcome.reason
-    assert (int(sent), []) == (len(bmc.sent("SimpleUpdate")), resets(bmc))
+    assert (int(is_sent), []) == (len(bmc.sent("SimpleUpdate")), resets(bmc))
 
 
 def test_a_crash_before_the_record_of_an_order_does_not_concern_it(bmc, node):

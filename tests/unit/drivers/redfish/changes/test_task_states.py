@@ -41,7 +41,7 @@ def test_each_cell_of_a_table_of_states_is_the_end_of_such_a_document(kind, tabl
 
 
 @pytest.mark.parametrize(
-    ("status", "content", "seen", "expected"),
+    ("status", "content", "observation", "expected"),
     [
         (202, Content.NOTHING, Seen.NOTHING, End.RUNNING),
         (202, Content.MESSAGES, Seen.ERROR, End.RUNNING),
@@ -70,8 +70,8 @@ def test_each_cell_of_a_table_of_states_is_the_end_of_such_a_document(kind, tabl
         (302, Content.NOTHING, Seen.NOTHING, End.UNREADABLE),
     ],
 )
-def test_an_answer_about_a_task_has_one_meaning(status, content, seen, expected):
-    assert expected == tasks.end(status, content, seen, lambda: "document")
+def test_an_answer_about_a_task_has_one_meaning(status, content, observation, expected):
+    assert expected == tasks.end(status, content, observation, lambda: "document")
 
 
 def test_the_end_time_of_a_running_task_of_an_idrac_is_no_end():
@@ -83,22 +83,22 @@ def test_the_end_time_of_a_running_task_of_an_idrac_is_no_end():
 
 def test_each_row_of_the_table_of_answers_is_reached():
     cells = [
-        (status, content, seen)
+        (status, content, observation)
         for status in range(100, 600)
         for content in Content
-        for seen in Seen
+        for observation in Seen
     ]
-    first = {
+    first_rows = {
         next(
             number
             for number, row in enumerate(ANSWERS)
             if status in row.statuses
             and (row.contents is None or content in row.contents)
-            and (row.seen is None or seen in row.seen)
+            and (row.seen is None or observation in row.seen)
         )
-        for status, content, seen in cells
+        for status, content, observation in cells
     }
-    assert set(range(len(ANSWERS))) == first
+    assert set(range(len(ANSWERS))) == first_rows
 
 
 @pytest.mark.parametrize(

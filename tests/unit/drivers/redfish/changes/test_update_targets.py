@@ -34,9 +34,9 @@ def own(bmc):
     return SYSTEM.replace("{id}", bmc.machine.uuid)
 
 
-def request_of(node, component="bios", **more):
+def request_of(node, component="bios", **fields):
     with client.turn(node, node.driver.power.bmcs) as connection:
-        order = software.Update(component, NEW, **more)
+        order = software.Update(component, NEW, **fields)
         return order.request(connection).body.get("Targets")
 
 
@@ -100,8 +100,8 @@ def test_targets_are_left_out_only_where_they_are_unknown_and_harmless(
         ("GET", TASK): [then(updated(bmc), task("Completed"))],
     }
     outcome, _ = update(node)
-    sent = ["Targets" in body for body in bmc.sent("SimpleUpdate")]
-    assert [True, False][:times] == sent
+    has_targets = ["Targets" in body for body in bmc.sent("SimpleUpdate")]
+    assert [True, False][:times] == has_targets
     assert (times == 2) == isinstance(outcome, Done)
 
 

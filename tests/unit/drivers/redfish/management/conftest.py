@@ -47,7 +47,7 @@ def management(node):
 
 
 def orders(machine):
-    return [each["what"] for each in machine.log if each["kind"] == "redfish"]
+    return [entry["what"] for entry in machine.log if entry["kind"] == "redfish"]
 
 
 def finish(node, kind, step, **args):

@@ -94,17 +94,17 @@ def test_the_outcome_of_the_restart_is_not_awaited_without_a_time_for_it(node, m
 
 def later(node):
     """Return the node as its next operation gets it, with the reports recorded."""
-    known = {**node.driver_internal_info, **node.reports.get("driver_internal_info", {})}
-    return replace(node, driver_internal_info=known, reports={}, progress={})
+    internal_info = {**node.driver_internal_info, **node.reports.get("driver_internal_info", {})}
+    return replace(node, driver_internal_info=internal_info, reports={}, progress={})
 
 
 def boot_orders(machine):
-    return [each["detail"] for each in machine.log if each["what"] == "boot device"]
+    return [entry["detail"] for entry in machine.log if entry["what"] == "boot device"]
 
 
-def once(device, **more):
-    wanted = {"BootSourceOverrideTarget": device, "BootSourceOverrideEnabled": "Once"}
-    return {**wanted, **more}
+def once(device, **fields):
+    override = {"BootSourceOverrideTarget": device, "BootSourceOverrideEnabled": "Once"}
+    return {**override, **fields}
 
 
 @pytest.fixture
@@ -172,8 +172,8 @@ def test_the_uefi_boot_url_is_set_again_with_its_device(node, forgetful):
 
 
 def test_a_refused_boot_device_does_not_fail_the_start(node, forgetful):
-    known = {"redfish_boot_device": "disk"}
-    node = replace(node, driver_internal_info=known)
+    internal_info = {"redfish_boot_device": "disk"}
+    node = replace(node, driver_internal_info=internal_info)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(system, "BOOT_ENABLED", ["Disabled"])
         finish(node, "power", "power_on")

@@ -14,7 +14,7 @@ from .conftest import finish, orders
 def test_firmware_updates_run_one_after_the_other(node, machine):
     _, reports = finish(node, "firmware", "cache_firmware_components")
     assert {"bios": "1.0.0", "bmc": "2.10"} == {
-        each["component"]: each["current_version"] for each in reports["firmware"]
+        component["component"]: component["current_version"] for component in reports["firmware"]
     }
     updates = [
         {"component": "bmc", "url": "http://images/2.20.bin"},
@@ -23,7 +23,8 @@ def test_firmware_updates_run_one_after_the_other(node, machine):
     outcome, reports = finish(node, "firmware", "update", settings=updates)
     assert Done({"versions": {"bios": "1.1.0", "bmc": "2.20"}}) == outcome
     assert {"bios": "1.1.0", "bmc": "2.20"} == {
-        each["component"]: each["last_version_flashed"] for each in reports["firmware"]
+        component["component"]: component["last_version_flashed"]
+        for component in reports["firmware"]
     }
     assert 2 == orders(machine).count("update firmware")
 
@@ -114,10 +115,10 @@ def test_a_change_in_a_flow_with_an_agent_boots_it_again_and_waits_for_it(node, 
         if outcome.progress.get("change", {}).get("restarted") and machine.bios["NumLock"] == "Off":
             break
         time.sleep(0.02)
-        known = replace(agent, url=None) if forgotten else agent
-        node = replace(node, progress=outcome.progress, agent=known, reports={})
+        reported_agent = replace(agent, url=None) if forgotten else agent
+        node = replace(node, progress=outcome.progress, agent=reported_agent, reports={})
     assert machine.media["Cd"]
     assert forgotten
-    gone = replace(node, progress=outcome.progress, agent=replace(agent, url=None))
-    assert isinstance(step(gone, settings), Wait)
-    assert Done() == step(replace(gone, agent=agent), settings)
+    silent_node = replace(node, progress=outcome.progress, agent=replace(agent, url=None))
+    assert isinstance(step(silent_node, settings), Wait)
+    assert Done() == step(replace(silent_node, agent=agent), settings)

@@ -19,15 +19,15 @@ def test_an_nmi_is_injected(node, management, machine):
 
 def test_sensors_are_temperatures_fans_and_power(node, management):
     finish(node, "power", "power_on")
-    found = {sensor["name"]: sensor for sensor in management.sensors(node)}
-    assert found["Inlet"] == {
+    sensors = {sensor["name"]: sensor for sensor in management.sensors(node)}
+    assert sensors["Inlet"] == {
         "name": "Inlet", "kind": "temperature", "reading": 24.0, "unit": "°C", "health": "ok",
     }  # fmt: skip
     assert ("fan", 4200.0, "RPM") == tuple(
-        found["Fan 0"][key] for key in ("kind", "reading", "unit")
+        sensors["Fan 0"][key] for key in ("kind", "reading", "unit")
     )
     assert ("power", 210.0, "W") == tuple(
-        found["Power Supply 0"][key] for key in ("kind", "reading", "unit")
+        sensors["Power Supply 0"][key] for key in ("kind", "reading", "unit")
     )
     finish(node, "power", "power_off")
     now = {sensor["name"]: sensor["reading"] for sensor in management.sensors(node)}
@@ -35,10 +35,10 @@ def test_sensors_are_temperatures_fans_and_power(node, management):
 
 
 def test_indicators_of_system_chassis_and_drives_are_switched(node, management, machine):
-    known = {
+    indicators = {
         (indicator["component"], indicator["name"]) for indicator in management.indicators(node)
     }
-    assert {("system", "led"), ("chassis", "Chassis"), ("disk", "2")} <= known
+    assert {("system", "led"), ("chassis", "Chassis"), ("disk", "2")} <= indicators
     for component, name in (("system", "led"), ("disk", "2")):
         management.set_indicator(node, component, name, "blinking")
         assert "blinking" == management.get_indicator(node, component, name)
@@ -52,9 +52,9 @@ def test_indicators_of_system_chassis_and_drives_are_switched(node, management, 
 def test_virtual_media_are_attached_shown_and_detached(node, management, machine):
     management.attach_virtual_media(node, "cdrom", "http://images/a.iso")
     management.attach_virtual_media(node, "disk", "http://images/b.img")
-    shown = {each["image"]: each["media_types"] for each in management.virtual_media(node)}
-    assert "CD" in shown["http://images/a.iso"]
-    assert "USBStick" in shown["http://images/b.img"]
+    media = {medium["image"]: medium["media_types"] for medium in management.virtual_media(node)}
+    assert "CD" in media["http://images/a.iso"]
+    assert "USBStick" in media["http://images/b.img"]
     management.attach_virtual_media(
         node, "cdrom", "http://images/c.iso"
     )  # it replaces the first medium
@@ -73,8 +73,8 @@ HEADERS = [{"Authorization": "Basic c2VjcmV0"}]
 
 def test_subscriptions_are_created_shown_and_deleted(node, machine):
     vendor = node.driver.vendor
-    given = {"Destination": "https://192.0.2.1/events", "HttpHeaders": HEADERS, "Context": "c"}
-    created = vendor.call(node, "create_subscription", given)
+    arguments = {"Destination": "https://192.0.2.1/events", "HttpHeaders": HEADERS, "Context": "c"}
+    created = vendor.call(node, "create_subscription", arguments)
     assert {
         "Id": created["Id"],
         "Destination": "https://192.0.2.1/events",
@@ -111,37 +111,37 @@ def test_a_wrong_subscription_is_refused_with_its_argument_and_nothing_is_sent(
     node, machine, wrong
 ):
     count = len(machine.log)
-    given = {"Destination": "https://192.0.2.1/events", **wrong}
+    arguments = {"Destination": "https://192.0.2.1/events", **wrong}
     with pytest.raises(InvalidDriverInfo, match=f"^{next(iter(wrong))}: "):
-        node.driver.vendor.call(node, "create_subscription", given)
+        node.driver.vendor.call(node, "create_subscription", arguments)
     assert count == len(machine.log)
 
 
 def test_bios_settings_are_read_with_the_facts_of_the_registry(node):
     outcome, reports = finish(node, "bios", "cache_bios_settings")
-    found = {setting["name"]: setting for setting in reports["bios_settings"]}
+    settings = {setting["name"]: setting for setting in reports["bios_settings"]}
     assert Done() == outcome
     assert ("On", ["On", "Off"], "Enumeration") == (
-        found["NumLock"]["value"],
-        found["NumLock"]["allowable_values"],
-        found["NumLock"]["attribute_type"],
+        settings["NumLock"]["value"],
+        settings["NumLock"]["allowable_values"],
+        settings["NumLock"]["attribute_type"],
     )
-    assert 921600 == found["SerialBaudRate"]["upper_bound"]
+    assert 921600 == settings["SerialBaudRate"]["upper_bound"]
 
 
 def test_bios_settings_are_applied_by_a_restart_only_if_they_differ(node, machine):
-    wanted = [{"name": "NumLock", "value": "Off"}, {"name": "SerialBaudRate", "value": 9600}]
-    outcome, reports = finish(node, "bios", "apply_configuration", settings=wanted)
+    settings = [{"name": "NumLock", "value": "Off"}, {"name": "SerialBaudRate", "value": 9600}]
+    outcome, reports = finish(node, "bios", "apply_configuration", settings=settings)
     assert Done() == outcome
     assert ("Off", 9600, "On") == (
         machine.bios["NumLock"],
         machine.bios["SerialBaudRate"],
         machine.power,
     )
-    found = {setting["name"]: setting["value"] for setting in reports["bios_settings"]}
-    assert ("Off", 9600) == (found["NumLock"], found["SerialBaudRate"])
+    values = {setting["name"]: setting["value"] for setting in reports["bios_settings"]}
+    assert ("Off", 9600) == (values["NumLock"], values["SerialBaudRate"])
     count = len(orders(machine))
-    assert Done() == finish(node, "bios", "apply_configuration", settings=wanted)[0]
+    assert Done() == finish(node, "bios", "apply_configuration", settings=settings)[0]
     assert count == len(orders(machine))
     assert Done() == finish(node, "bios", "factory_reset")[0]
     assert "On" == machine.bios["NumLock"]

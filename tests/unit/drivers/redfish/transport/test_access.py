@@ -31,8 +31,8 @@ def accessed(**info):
     ],
 )
 def test_an_address_may_lack_its_scheme_and_have_a_path(address, url, root):
-    found = accessed(redfish_address=address)
-    assert (url, root) == (found.address, found.root)
+    bmc = accessed(redfish_address=address)
+    assert (url, root) == (bmc.address, bmc.root)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_bmcs_behind_one_gateway_take_turns_of_their_own():
     ("value", "text"), [(0, "0"), (1001, "1001"), ("0", "0"), (1.5, "1.5"), ("ä€", "ä€")]
 )
 def test_numbers_are_texts_of_credentials(value, text):
-    found = accessed(redfish_address="bmc", redfish_username=value, redfish_password=value)
-    assert (text, text) == (found.username, found.password)
+    bmc = accessed(redfish_address="bmc", redfish_username=value, redfish_password=value)
+    assert (text, text) == (bmc.username, bmc.password)
 
 
 @pytest.mark.parametrize("field", ["redfish_username", "redfish_password"])
@@ -89,6 +89,6 @@ def test_basic_authentication_has_no_user_with_a_colon():
     [("secret", "BMC 10.0.0.1 said ******"), ("0", "BMC 10.0.0.1 said secret"), ("1", "BMC 10.0.0.1 said secret")],
 )  # fmt: skip
 def test_a_short_password_is_masked_only_where_it_stands_alone(password, masked):
-    found = accessed(redfish_address="bmc", redfish_username="a", redfish_password=password)
-    assert masked == found.mask("BMC 10.0.0.1 said secret")
-    assert "no ****** here" == found.mask(f"no {password} here")
+    bmc = accessed(redfish_address="bmc", redfish_username="a", redfish_password=password)
+    assert masked == bmc.mask("BMC 10.0.0.1 said secret")
+    assert "no ****** here" == bmc.mask(f"no {password} here")

@@ -65,9 +65,9 @@ def _boot_device(node):
 def _media(node):
     management = node.driver.management
     management.attach_virtual_media(node, "cdrom", ISO)
-    shown = management.virtual_media(node)
+    media = management.virtual_media(node)
     management.detach_virtual_media(node, ["cdrom", "floppy"])
-    return shown
+    return media
 
 
 COMMANDS = {
@@ -112,8 +112,8 @@ def run(command, changes):
             answer = str(error)
         assert_storable(answer if isinstance(answer, str | list | dict) else None)
         assert_storable(node.reports)
-        for each in node.reports.get("firmware", ()):
-            assert all(value is None or len(value) <= 255 for value in each.values())
+        for component in node.reports.get("firmware", ()):
+            assert all(value is None or len(value) <= 255 for value in component.values())
         for setting in node.reports.get("bios_settings", ()):
             assert len(setting["name"]) <= 255
             assert all(
@@ -157,20 +157,22 @@ def changed(pointer, value):
     return change
 
 
-def all_of(first, second):
-    return lambda document: second(first(document))
+def all_of(first_change, second_change):
+    return lambda document: second_change(first_change(document))
 
 
 def changes_of(command):
     """Strategy of (path, change) for the documents that a command reads."""
-    asked = run(command, {}).asked
+    requests = run(command, {}).asked
     bmc = LocalBmc()
-    known = bmc.documents()
-    read = {path.rstrip("/").replace(bmc.machine.uuid, "{id}") for _, path in asked} & known.keys()
+    documents = bmc.documents()
+    read = {
+        path.rstrip("/").replace(bmc.machine.uuid, "{id}") for _, path in requests
+    } & documents.keys()
     parts = [
         (path, pointer)
         for path in sorted(read)
-        for pointer in pointers(json.loads(json.dumps(known[path])))
+        for pointer in pointers(json.loads(json.dumps(documents[path])))
     ]
     part = st.tuples(st.sampled_from(parts), st.sampled_from((GONE, *VALUES))).map(
         lambda drawn: (drawn[0][0], changed(drawn[0][1], drawn[1]))
@@ -191,9 +193,9 @@ def test_malformed_documents_raise_only_hardware_errors(command):
     def try_(drawn):
         changes = {}
         for path, change in drawn:
-            before = changes.get(path, change)
-            whole = before is None or change is None
-            changes[path] = None if whole else all_of(before, change)
+            earlier_change = changes.get(path, change)
+            whole = earlier_change is None or change is None
+            changes[path] = None if whole else all_of(earlier_change, change)
         run(command, changes)
 
     try_()
@@ -206,18 +208,18 @@ SINGLE = ("power order", "boot mode", "secure boot", "interrupt")
 def read_documents(command):
     """Return the paths of the documents that a command reads."""
     bmc = LocalBmc()
-    asked = {path.rstrip("/") for _, path in run(command, {}).asked}
-    return {path.replace(bmc.machine.uuid, "{id}") for path in asked} & bmc.documents().keys()
+    paths = {path.rstrip("/") for _, path in run(command, {}).asked}
+    return {path.replace(bmc.machine.uuid, "{id}") for path in paths} & bmc.documents().keys()
 
 
 @cache
 def readers():
     """Return the commands that read each document, by its path."""
-    found = {}
+    commands = {}
     for command in COMMANDS:
         for path in read_documents(command):
-            found.setdefault(path, []).append(command)
-    return found
+            commands.setdefault(path, []).append(command)
+    return commands
 
 
 def retyped(value):

@@ -19,16 +19,16 @@ class Service(Handler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        where, service = urlsplit(self.path), self.server
-        if where.path == "/":
+        url, service = urlsplit(self.path), self.server
+        if url.path == "/":
             self.answer(200, {"default_version": {"id": "v1", "version": "1.115"}})
-        elif where.path == "/image":
+        elif url.path == "/image":
             self.answer(200, IMAGE)
         elif service.lookup_answers:
             self.answer(service.lookup_answers.pop(0))
         else:
             version = self.headers["X-OpenStack-Ironic-API-Version"]
-            service.lookups.append((version, parse_qs(where.query)))
+            service.lookups.append((version, parse_qs(url.query)))
             config = {"heartbeat_timeout": service.heartbeat_timeout, "agent_token": service.token}
             self.answer(200, {"node": {"uuid": "node-1"}, "config": config})
 

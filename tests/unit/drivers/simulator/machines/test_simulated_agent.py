@@ -55,9 +55,9 @@ def boot_agent(sim, service, machine):
         if device.identity == "Cd":
             device.insert_media(sim.medium(service.url))
     system.set_system_boot_options(sushy.BootSource.CD, sushy.BootSourceOverrideEnabled.ONCE)
-    before = len(service.heartbeats)
+    count = len(service.heartbeats)
     system.reset_system(sushy.ResetType.ON)
-    until(lambda: len(service.heartbeats) > before)
+    until(lambda: len(service.heartbeats) > count)
     return Orders(service.heartbeats[-1][2]["callback_url"])
 
 
@@ -73,25 +73,25 @@ def test_a_machine_is_cleaned_deployed_and_boots_its_instance(sim, service):
 
     offered = orders.run("clean.get_clean_steps", node={}, ports=[])["command_result"]
     steps = {
-        each["step"]: each["priority"]
-        for each in offered["clean_steps"]["generic_hardware_manager"]
+        step["step"]: step["priority"]
+        for step in offered["clean_steps"]["generic_hardware_manager"]
     }
     assert (99, 10, 0) == (
         steps["erase_devices_metadata"],
         steps["erase_devices"],
         steps["create_configuration"],
     )
-    done = orders.step("clean", "deploy.erase_devices")
+    command = orders.step("clean", "deploy.erase_devices")
     assert ("SUCCEEDED", "erase_devices") == (
-        done["command_status"],
-        done["command_result"]["clean_step"]["step"],
+        command["command_status"],
+        command["command_result"]["clean_step"]["step"],
     )
 
     sha256 = hashlib.sha256(IMAGE).hexdigest()
     info = {"id": "disk.raw", "urls": [f"{service.url}/image"]}
     info |= {"os_hash_algo": "sha256", "os_hash_value": sha256}
-    written = orders.step("deploy", "deploy.write_image", image_info=info, configdrive="H4sI")
-    assert "SUCCEEDED" == written["command_status"]
+    image_command = orders.step("deploy", "deploy.write_image", image_info=info, configdrive="H4sI")
+    assert "SUCCEEDED" == image_command["command_status"]
     assert (sha256, len(IMAGE), True) == (
         machine.disk.sha256,
         machine.disk.size,
@@ -121,10 +121,10 @@ def test_the_agent_accepts_commands_only_with_its_token(sim, service):
 def test_a_token_of_another_agent_is_fatal_unless_the_medium_has_one(sim, service):
     service.token = "******"
     machine, other = sim.machines[:2]
-    for each, more in ((machine, ""), (other, f"&ipa-agent-token={TOKEN}")):
-        each.media["Cd"] = sim.medium(service.url) + more
-        each.boot_target, each.boot_enabled = "Cd", "Once"
-        sim.press(each.number, on=True)
+    for booting_machine, parameter in ((machine, ""), (other, f"&ipa-agent-token={TOKEN}")):
+        booting_machine.media["Cd"] = sim.medium(service.url) + parameter
+        booting_machine.boot_target, booting_machine.boot_enabled = "Cd", "Once"
+        sim.press(booting_machine.number, on=True)
     until(lambda: "locked down" in machine.agent)
     until(lambda: other.agent == "idle")
     until(lambda: service.heartbeats)
@@ -218,8 +218,8 @@ def test_steps_can_be_added_and_changed(sim, service):
     sim.set_faults(0, steps={"clean": [flash]}, step_seconds=0)
     orders = boot_agent(sim, service, sim.machines[0])
     offered = orders.run("clean.get_clean_steps")["command_result"]["clean_steps"]
-    found = [each for each in offered["generic_hardware_manager"] if each["step"] == "flash"]
-    assert [(50, True)] == [(each["priority"], each["reboot_requested"]) for each in found]
+    flash_steps = [step for step in offered["generic_hardware_manager"] if step["step"] == "flash"]
+    assert [(50, True)] == [(step["priority"], step["reboot_requested"]) for step in flash_steps]
     assert "SUCCEEDED" == orders.step("clean", "bios.flash")["command_status"]
 
 
@@ -229,20 +229,22 @@ def test_the_raid_step_of_a_deployment_lists_its_arguments_and_applies_them(sim,
     orders = boot_agent(sim, service, machine)
     listed = orders.run("deploy.get_deploy_steps")["command_result"]["deploy_steps"]
     (apply,) = [
-        each for each in listed["generic_hardware_manager"] if "apply_configuration" == each["step"]
+        step for step in listed["generic_hardware_manager"] if "apply_configuration" == step["step"]
     ]
     assert {"raid_config": True, "delete_existing": False} == {
         name: arg["required"] for name, arg in apply["argsinfo"].items()
     }
-    first, second = ({"size_gb": size, "raid_level": "1"} for size in (10, "MAX"))
-    for disk, kept, built in (
-        (first, {}, [first]),
-        (second, {"delete_existing": False}, [first, second]),
-        (second, {}, [second]),
+    first_disk, second_disk = ({"size_gb": size, "raid_level": "1"} for size in (10, "MAX"))
+    for disk, options, built in (
+        (first_disk, {}, [first_disk]),
+        (second_disk, {"delete_existing": False}, [first_disk, second_disk]),
+        (second_disk, {}, [second_disk]),
     ):
-        wanted = {"logical_disks": [disk]}
-        done = orders.step("deploy", "raid.apply_configuration", raid_config=wanted, **kept)
-        assert {"logical_disks": built} == done["command_result"]["deploy_result"]
+        raid_config = {"logical_disks": [disk]}
+        command = orders.step(
+            "deploy", "raid.apply_configuration", raid_config=raid_config, **options
+        )
+        assert {"logical_disks": built} == command["command_result"]["deploy_result"]
         assert built == machine.raid == machine.describe()["raid"]
     failed = orders.step("deploy", "raid.apply_configuration")
     assert "raid_config has no logical_disks" in str(failed["command_error"])
@@ -253,8 +255,8 @@ def test_the_raid_step_of_a_deployment_lists_its_arguments_and_applies_them(sim,
 def test_rescue_and_lockdown_end_the_agents_api(sim, service):
     machine, other = sim.machines[:2]
     orders = boot_agent(sim, service, machine)
-    done = orders.run("rescue.finalize_rescue", rescue_password="$5$x", hashed=True)
-    assert "SUCCEEDED" == done["command_status"]
+    command = orders.run("rescue.finalize_rescue", rescue_password="$5$x", hashed=True)
+    assert "SUCCEEDED" == command["command_status"]
     until(lambda: machine.agent == "rescued")
     assert "rescue" == machine.runs
     boot_agent(sim, service, other).run("system.lockdown", wait=False)
@@ -270,8 +272,8 @@ def test_the_network_boots_the_agent_and_it_reports_its_inventory(service):
         machine.boot_target, machine.boot_enabled = "Pxe", "Continuous"
         connect(machine).get_system().reset_system(sushy.ResetType.ON)
         until(lambda: service.heartbeats)
-        found = service.inspections[0]["inventory"]["interfaces"]
-        assert list(machine.macs) == [each["mac_address"] for each in found]
+        interfaces = service.inspections[0]["inventory"]["interfaces"]
+        assert list(machine.macs) == [interface["mac_address"] for interface in interfaces]
         assert ["node-1"] == service.lookups[0][1]["node_uuid"]
 
 

@@ -173,12 +173,12 @@ def test_sushy_reads_the_hardware_of_a_machine(sim, bmc):
 
 def test_sushy_creates_and_deletes_a_volume(sim, bmc):
     storage = bmc.get_system().storage.get_members()[0]
-    drives = [{"@odata.id": each.path} for each in storage.drives[:2]]
+    drives = [{"@odata.id": member.path} for member in storage.drives[:2]]
     volume = storage.volumes.create({"RAIDType": "RAID1", "Links": {"Drives": drives}})
     assert sushy.RAIDType.RAID1 == volume.raid_type
     drive = storage.drives[0]
     drive.refresh(force=True)
-    assert [volume.path] == [each.path for each in drive.volumes]
+    assert [volume.path] == [listed_volume.path for listed_volume in drive.volumes]
     volume.delete()
     storage.volumes.refresh(force=True)
     assert [] == storage.volumes.get_members()
@@ -210,12 +210,12 @@ def test_wrong_credentials_are_refused(sim):
 def test_a_session_is_opened_renewed_when_the_bmc_has_lost_it_and_closed(sim):
     machine = sim.machines[0]
     client = sushy.Sushy(machine.redfish_address, "admin", "admin")
-    first = dict(machine.sessions)
-    assert 1 == len(first)
+    sessions = dict(machine.sessions)
+    assert 1 == len(sessions)
     machine.sessions.clear()
     assert machine.uuid == client.get_system().uuid
     assert 1 == len(machine.sessions)
-    assert first != machine.sessions
+    assert sessions != machine.sessions
     client._auth.close()
     assert {} == machine.sessions
 
@@ -232,10 +232,10 @@ def test_equal_seeds_give_equal_machines_and_errors():
             url = f"{machine.redfish_address}/redfish/v1/"
             return machine.uuid, [requests.get(url, timeout=60).status_code for _ in range(20)]
 
-    first = errors(7)
-    assert first == errors(7)
-    assert {200, 500} == set(first[1])
-    assert first[0] != errors(8)[0]
+    result = errors(7)
+    assert result == errors(7)
+    assert {200, 500} == set(result[1])
+    assert result[0] != errors(8)[0]
 
 
 def test_a_dead_bmc_closes_connections_and_a_silent_one_never_answers(sim):

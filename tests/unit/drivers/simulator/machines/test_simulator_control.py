@@ -24,14 +24,14 @@ def test_parameters_are_found_anywhere_in_an_image(sim, tmp_path):
     for offset in (0, media.CHUNK - 10, media.CHUNK - len(line) + 2, 2 * media.CHUNK):
         image = tmp_path / "image"
         image.write_bytes(bytes(offset) + line)
-        found = asyncio.run(media.scan(None, image.as_uri()))
-        assert {"ipa-api-url": "http://192.0.2.1:6385/", "ipa-insecure": "1"} == found
+        parameters = asyncio.run(media.scan(None, image.as_uri()))
+        assert {"ipa-api-url": "http://192.0.2.1:6385/", "ipa-insecure": "1"} == parameters
 
 
 def test_faults_are_set_over_http_and_a_bad_one_is_named(sim):
     faults = f"{sim.url}/sim/machines/2/faults"
-    given = requests.post(faults, json={"latency": 0.01, "step_fails": {"x": "y"}}, timeout=60)
-    assert 0.01 == given.json()["latency"] == sim.machines[2].faults.latency
+    response = requests.post(faults, json={"latency": 0.01, "step_fails": {"x": "y"}}, timeout=60)
+    assert 0.01 == response.json()["latency"] == sim.machines[2].faults.latency
     assert 0.0 == sim.machines[1].faults.latency
     requests.post(f"{sim.url}/sim/faults", json={"latency": 0.02, "drop_rate": 0.5}, timeout=60)
     assert [0.02, 0.02, 0.01] == [machine.faults.latency for machine in sim.machines]
@@ -50,8 +50,10 @@ def test_the_control_endpoint_shows_machines_and_their_logs(sim):
     machine = sim.machines[2]
     connect(machine).get_system().reset_system(sushy.ResetType.ON)
     listed = requests.get(f"{sim.url}/sim/machines", timeout=60).json()
-    assert [each.uuid for each in sim.machines] == [each["uuid"] for each in listed]
-    assert ["Off", "Off", "On"] == [each["power"] for each in listed]
+    assert [simulated_machine.uuid for simulated_machine in sim.machines] == [
+        entry["uuid"] for entry in listed
+    ]
+    assert ["Off", "Off", "On"] == [entry["power"] for entry in listed]
     log = requests.get(f"{sim.url}/sim/machines/2/log", timeout=60).json()
     assert ("redfish", "power on", "On") == tuple(log[0][key] for key in ("kind", "what", "detail"))
     requests.post(f"{sim.url}/sim/machines/2/power", json={"state": "off"}, timeout=60)
@@ -123,10 +125,10 @@ def test_the_program_reports_when_it_is_ready_and_stops_on_sigterm(tmp_path):
             printed = json.loads(program.stdout.readline())
             assert printed == json.loads(ready.read_text())
             assert 2 == len(printed["machines"])
-            shown = requests.get(f"{printed['url']}/sim/faults", timeout=60).json()
-            assert (0.01, False) == (shown["latency"], "pages" in shown)
-            shown = requests.get(f"{printed['url']}/sim/machines/1/faults", timeout=60).json()
-            assert (0.01, 7) == (shown["latency"], shown["pages"]["size"])
+            answer = requests.get(f"{printed['url']}/sim/faults", timeout=60).json()
+            assert (0.01, False) == (answer["latency"], "pages" in answer)
+            answer = requests.get(f"{printed['url']}/sim/machines/1/faults", timeout=60).json()
+            assert (0.01, 7) == (answer["latency"], answer["pages"]["size"])
         finally:
             program.send_signal(signal.SIGTERM)
         assert 0 == program.wait(60)

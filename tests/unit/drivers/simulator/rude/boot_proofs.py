@@ -47,17 +47,17 @@ def reset_types_hidden(bmc):
 
 @proves()
 def media_slot_without_insert(bmc):
-    first, second, _ = bmc.members(MEDIA)
-    slot = bmc.read(first)
+    first_path, second_path, _ = bmc.members(MEDIA)
+    slot = bmc.read(first_path)
     assert (["CD", "DVD"], {}) == (slot["MediaTypes"], slot["Actions"])
-    assert 404 == bmc.post(f"{first}/Actions/VirtualMedia.InsertMedia", IMAGE).status_code
-    assert "InsertMedia" in str(bmc.read(second)["Actions"])
+    assert 404 == bmc.post(f"{first_path}/Actions/VirtualMedia.InsertMedia", IMAGE).status_code
+    assert "InsertMedia" in str(bmc.read(second_path)["Actions"])
 
 
 @proves()
 def media_slot_refuses(bmc):
-    first, _, _ = bmc.members(MEDIA)
-    target = bmc.read(first)["Actions"]["#VirtualMedia.InsertMedia"]["target"]
+    first_path, _, _ = bmc.members(MEDIA)
+    target = bmc.read(first_path)["Actions"]["#VirtualMedia.InsertMedia"]["target"]
     assert [400, 204] == [bmc.post(path, IMAGE).status_code for path in (target, INSERT)]
 
 

@@ -89,9 +89,9 @@ def test_a_share_of_the_requests_is_concerned_reproducibly():
             bmc = Bmc(simulator.machines[0])
             return [bmc.get(TASKS).status_code for _ in range(60)]
 
-    first = statuses()
-    assert 8 < first.count(503) < 30
-    assert first == statuses()
+    first_statuses = statuses()
+    assert 8 < first_statuses.count(503) < 30
+    assert first_statuses == statuses()
 
 
 def test_faults_combine(bmc):

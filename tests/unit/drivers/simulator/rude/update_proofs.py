@@ -173,8 +173,8 @@ def bmc_restarts_after_update(bmc):
 
 @proves()
 def second_system(bmc):
-    own, neighbour = bmc.members(f"{ROOT}/Systems")
-    assert (bmc.system, neighbour) == (own, bmc.read(neighbour)["@odata.id"])
+    system, neighbour = bmc.members(f"{ROOT}/Systems")
+    assert (bmc.system, neighbour) == (system, bmc.read(neighbour)["@odata.id"])
     assert 3 == len([bmc.read(path) for path in bmc.members(INVENTORY)])
     bmc.update()
     assert "update firmware of the neighbour" not in what(bmc)

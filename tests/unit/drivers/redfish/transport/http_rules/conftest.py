@@ -73,8 +73,8 @@ def only(path, answer, method="GET"):
 
 def in_turn(path, *answers, method="GET"):
     """A rule that answers one path with each of `answers`, and then politely."""
-    left = list(answers)
-    return only(path, lambda _handler: left.pop(0) if left else None, method)
+    queue = list(answers)
+    return only(path, lambda _handler: queue.pop(0) if queue else None, method)
 
 
 def hanging(_handler):

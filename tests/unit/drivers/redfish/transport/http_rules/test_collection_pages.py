@@ -42,14 +42,14 @@ def test_a_collection_is_read_to_its_last_page(bmc, form, count, size):
     path = f"{SYSTEM}/EthernetInterfaces"
     bmc.documents[SYSTEM]["EthernetInterfaces"] = link(path)
     paths = [f"{path}/{number}" for number in range(count)]
-    for each in paths:
-        bmc.documents[each] = {
-            "@odata.id": each,
-            "Id": each,
+    for nic_path in paths:
+        bmc.documents[nic_path] = {
+            "@odata.id": nic_path,
+            "Id": nic_path,
             "Name": "NIC",
             "MACAddress": "52:54:00:00:00:01",
         }
-    bmc.rule = paged(bmc, path, [link(each) for each in paths], size, *form)
+    bmc.rule = paged(bmc, path, [link(nic_path) for nic_path in paths], size, *form)
     it = node(bmc)
     with client.turn(it, it.driver.power.bmcs) as connection:
         system = connection.system(fresh=True)
@@ -98,11 +98,11 @@ def test_lists_inside_a_document_are_completed(bmc):
     ],
 )  # fmt: skip
 def test_a_collection_without_one_of_its_pages_is_no_collection(bmc, read, page):
-    first = {"Members": [link(SYSTEM)], "Members@odata.nextLink": f"{SYSTEMS}?p"}
+    first_page = {"Members": [link(SYSTEM)], "Members@odata.nextLink": f"{SYSTEMS}?p"}
     bmc.rule = lambda handler: (
         page
         if handler.path == f"{SYSTEMS}?p"
-        else (200, {}, first)
+        else (200, {}, first_page)
         if handler.path == SYSTEMS
         else None
     )

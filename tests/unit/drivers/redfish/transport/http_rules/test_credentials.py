@@ -16,10 +16,10 @@ def demanding(tag, missing=428, wrong=412):
     """A rule that takes a PATCH with this If-Match only (None: without)."""
 
     def rule(handler):
-        sent = handler.headers.get("If-Match")
-        if handler.command != "PATCH" or sent == tag:
+        etag = handler.headers.get("If-Match")
+        if handler.command != "PATCH" or etag == tag:
             return None
-        return (missing if sent is None else wrong), {}, b""
+        return (missing if etag is None else wrong), {}, b""
 
     return rule
 
@@ -70,8 +70,8 @@ def test_basic_credentials_are_utf8(bmc, read, password):
     assert "power on" == read(node(bmc, redfish_password=password))
     for _, _, headers, _ in bmc.asked:
         if header := headers.get("Authorization"):
-            sent = base64.b64decode(header.removeprefix("Basic ")).decode()
-            assert f"ädmin:{password}" == sent
+            credentials = base64.b64decode(header.removeprefix("Basic ")).decode()
+            assert f"ädmin:{password}" == credentials
         assert "X-Evil" not in headers
     assert any("Authorization" in headers for _, _, headers, _ in bmc.asked)
 
@@ -90,7 +90,7 @@ def test_a_user_may_be_a_number(bmc, name):
 
 
 def test_a_process_logs_out_at_its_end_and_not_for_long(bmc, other):
-    it, slow = (node(each, redfish_auth_type="session") for each in (bmc, other))
+    it, slow = (node(server, redfish_auth_type="session") for server in (bmc, other))
     bmcs = slow.driver.power.bmcs = it.driver.power.bmcs
     assert "power on" == by_sushy(it) == by_sushy(slow)
     other.rule = lambda handler: hanging(handler) if handler.command == "DELETE" else None

@@ -122,7 +122,7 @@ ORDER = Request("POST", f"http://bmc{RESET}")
 
 
 @pytest.mark.parametrize(
-    ("request_", "sent", "sendings", "error"),
+    ("request_", "is_sent", "sendings", "error"),
     [
         (Request("GET", "http://bmc/x"), True, 3, Unreachable),
         (Request("GET", "http://bmc/x"), False, 3, Unreachable),
@@ -134,10 +134,12 @@ ORDER = Request("POST", f"http://bmc{RESET}")
         (Request("DELETE", f"http://bmc{SESSIONS}/1"), True, 3, Unreachable),
     ],
 )
-def test_only_what_was_not_sent_or_changes_nothing_is_sent_again(request_, sent, sendings, error):
+def test_only_what_was_not_sent_or_changes_nothing_is_sent_again(
+    request_, is_sent, sendings, error
+):
     talk = conversation(Peer("http://bmc"), request_, time.monotonic() + 60)
     next(talk)
-    failure = Failure("broke off", sent=sent, repeats=2)
+    failure = Failure("broke off", sent=is_sent, repeats=2)
     for _ in range(sendings - 1):
         talk.throw(failure)
     with pytest.raises(Unreachable) as raised:

@@ -105,7 +105,8 @@ def test_a_redirect_from_http_to_https_of_the_same_host_is_followed_and_never_ba
     context.load_cert_chain(*paths)
     with rude_bmc(tls=context) as secure:
         ports = {
-            each.url.partition(":")[0]: int(each.url.rpartition(":")[2]) for each in (bmc, secure)
+            server.url.partition(":")[0]: int(server.url.rpartition(":")[2])
+            for server in (bmc, secure)
         }
         monkeypatch.setattr(peer, "PORTS", ports)
         peer._place.cache_clear()
