@@ -46,8 +46,8 @@ class Api:
     def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         if self.version is not None:
             headers["X-OpenStack-Ironic-API-Version"] = self.version
-        sent = {} if body is None else {"json": body}
-        return self.client.open(path, method=method, headers=headers, **sent)
+        arguments = {} if body is None else {"json": body}
+        return self.client.open(path, method=method, headers=headers, **arguments)
 
     def node(self, **fields: Any) -> dict[str, Any]:
         """Create a node, also with columns that the API cannot set; return it as the API shows it."""
@@ -76,10 +76,10 @@ def kind():
 @pytest.fixture(scope="session")
 def applications(tmp_path_factory, request):
     """kind of database -> its application; created once, and emptied for each test."""
-    made: dict[str, tuple[Runtime, Flask]] = {}
+    created_applications: dict[str, tuple[Runtime, Flask]] = {}
 
     def of(kind: str) -> tuple[Runtime, Flask]:
-        if kind not in made:
+        if kind not in created_applications:
             if kind == "sqlite":
                 url = f"sqlite:///{tmp_path_factory.mktemp('contract') / 'ingot.db'}"
             else:
@@ -98,11 +98,11 @@ def applications(tmp_path_factory, request):
                 patch.setattr(heartbeat_fast_path, "RATE", 1000.0)
                 patch.setattr(limits, "REFUSED_PER_MINUTE", dict.fromkeys(REFUSED_PER_MINUTE, 0))
                 patch.setattr(limits, "REFUSED_FOLLOWERS_PER_MINUTE", 0)
-                made[kind] = runtime, create_app(runtime)
-        return made[kind]
+                created_applications[kind] = runtime, create_app(runtime)
+        return created_applications[kind]
 
     yield of
-    for runtime, _ in made.values():
+    for runtime, _ in created_applications.values():
         runtime.engine.dispose()
 
 
@@ -118,8 +118,8 @@ def no_late_records():
 def api(applications, kind):
     runtime, app = applications(kind)
     runtime.cache.clear()
-    sent: list[Message] = []
-    runtime.send = lambda message: bool(sent.append(message) or True)
+    messages: list[Message] = []
+    runtime.send = lambda message: bool(messages.append(message) or True)
     loaded = {
         name: {kind: list(names) for kind, names in kinds.items()}
         for name, kinds in runtime.drivers.types.items()
@@ -133,7 +133,7 @@ def api(applications, kind):
         session.add(Conductor(
             hostname="rack-1", incarnation="1", interfaces=loaded, heartbeat_at=after(3600.0)
         ))  # fmt: skip
-    return Api(app.test_client(), runtime, sent)
+    return Api(app.test_client(), runtime, messages)
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ from tests.support.tree_copy import BEFORE, SINCE
 @pytest.fixture(scope="module")
 def nodes(extended):
     """rack -> UUID of its node."""
-    made = {}
+    uuids = {}
     for rack in ("b", "a"):
         body = {"driver": "fake-hardware", "rack": rack}
         answer = extended.ask("POST", "/v1/nodes", body)
         assert (201, rack) == (answer.status_code, answer.json()["rack"])
-        made[rack] = answer.json()["uuid"]
-    return made
+        uuids[rack] = answer.json()["uuid"]
+    return uuids
 
 
 def listed(answer):
@@ -51,8 +51,8 @@ def test_an_added_field_filters_and_sorts_lists(extended, nodes):
     assert [nodes["a"]] == listed(extended.ask("GET", "/v1/nodes?rack=a"))
     assert [] == listed(extended.ask("GET", "/v1/nodes?rack=z"))
     assert [nodes["a"], nodes["b"]] == listed(extended.ask("GET", "/v1/nodes?sort_key=rack"))
-    chosen = extended.ask("GET", "/v1/nodes?fields=rack").json()["nodes"]
-    assert ["b", "a"] == [node["rack"] for node in chosen]
+    listed_nodes = extended.ask("GET", "/v1/nodes?fields=rack").json()["nodes"]
+    assert ["b", "a"] == [node["rack"] for node in listed_nodes]
 
 
 def test_an_added_field_is_refused_below_its_version(extended, nodes):
@@ -74,8 +74,8 @@ def test_an_added_field_is_refused_below_its_version(extended, nodes):
 def test_an_added_field_is_an_option_and_a_column_of_the_command_line(extended, nodes):
     assert "--rack" in extended.cli("node", "create", "--help")
     extended.cli("node", "set", nodes["a"], "--rack", "a2")
-    shown = extended.cli("node", "list", "--fields", "rack", "-o", "json")
-    assert "a2" in shown
+    output = extended.cli("node", "list", "--fields", "rack", "-o", "json")
+    assert "a2" in output
     extended.cli("node", "set", nodes["a"], "--rack", "a")
 
 

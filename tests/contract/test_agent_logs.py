@@ -20,13 +20,13 @@ CONTENT = bytes(range(256)) * 2048  # two parts
 @pytest.fixture
 def folder(api, tmp_path):
     """The directory of logs of the conductor, which answers calls."""
-    before = api.runtime.settings
-    agent = replace(before.agent, deploy_logs_local_path=str(tmp_path / "logs"))
-    api.runtime.settings = replace(before, agent=agent)
+    settings = api.runtime.settings
+    agent = replace(settings.agent, deploy_logs_local_path=str(tmp_path / "logs"))
+    api.runtime.settings = replace(settings, agent=agent)
     api.runtime.calls = DirectCalls(api.runtime)
     (tmp_path / "logs").mkdir()
     yield tmp_path / "logs"
-    api.runtime.calls, api.runtime.settings = None, before
+    api.runtime.calls, api.runtime.settings = None, settings
 
 
 def kept(api, node, name, conductor="rack-1", error=None):

@@ -48,15 +48,15 @@ def token(api, node):
 
 
 def test_the_token_is_sent_to_one_agent(api, node):
-    first = look_up(api, f"addresses=junk,{MAC.upper()},52:54:00:00:00:99").json
+    answer = look_up(api, f"addresses=junk,{MAC.upper()},52:54:00:00:00:99").json
 
-    assert node["uuid"] == first["node"]["uuid"]
-    assert len(first["config"]["agent_token"]) >= 32
+    assert node["uuid"] == answer["node"]["uuid"]
+    assert len(answer["config"]["agent_token"]) >= 32
     assert "******" == token_for(api, "192.0.2.7")
     assert {"uuid", "properties", "instance_info", "driver_internal_info", "links"} == (
-        first["node"].keys()
+        answer["node"].keys()
     )
-    assert 300 == first["config"]["heartbeat_timeout"]
+    assert 300 == answer["config"]["heartbeat_timeout"]
 
 
 def test_an_agent_that_lost_the_answer_gets_its_token_again_until_it_has_used_it(api, node, token):
@@ -107,10 +107,10 @@ def test_a_lookup_shows_neither_the_image_nor_credentials_in_urls(api, node):
         instance_info={"image_source": "http://h/k?sig=SIGNED"},
     )
 
-    shown = look_up(api).json["node"]
+    shown_node = look_up(api).json["node"]
 
-    assert {"a": 1} == shown["driver_internal_info"]
-    assert {"image_source": "http://h/k?sig=******"} == shown["instance_info"]
+    assert {"a": 1} == shown_node["driver_internal_info"]
+    assert {"image_source": "http://h/k?sig=******"} == shown_node["instance_info"]
 
 
 def test_an_agent_that_could_not_read_the_versions_gets_its_token(api, node):
@@ -219,8 +219,8 @@ def test_an_agent_announces_certificates_and_never_a_path_or_a_boolean(
     api, node, token, claimed, debugging, monkeypatch
 ):
     monkeypatch.setattr("app.observe.log.debugging", lambda: debugging)
-    for known in (False, True):
-        if known:
+    for has_record in (False, True):
+        if has_record:
             assert 202 == beat(api, node, agent_token=token, agent_verify_ca=PEM).status_code
         answer = beat(api, node, agent_token=token, agent_verify_ca=claimed)
         assert 400 == answer.status_code
@@ -267,14 +267,16 @@ def test_a_heartbeat_resumes_the_operation_that_waits_for_it(api, node, token):
                              name="erase", flow="clean", source="agent", args={"password": "x"},
                              state=StepState.WAITING)  # fmt: skip
         session.add(step)
-    shown = api("GET", "/v1/nodes/n1").json
-    assert {"password": "******"} == shown["clean_step"]["args"]
-    assert 0 == shown["driver_internal_info"]["clean_step_index"]
-    assert ["erase"] == [each["step"] for each in shown["driver_internal_info"]["clean_steps"]]
+    answer = api("GET", "/v1/nodes/n1").json
+    assert {"password": "******"} == answer["clean_step"]["args"]
+    assert 0 == answer["driver_internal_info"]["clean_step_index"]
+    assert ["erase"] == [
+        clean_step["step"] for clean_step in answer["driver_internal_info"]["clean_steps"]
+    ]
 
     assert 202 == beat(api, node, agent_token=token).status_code
 
-    assert [("rack-1", "op")] == [(each.conductor, each.operation) for each in api.sent]
+    assert [("rack-1", "op")] == [(message.conductor, message.operation) for message in api.sent]
     operation = api("GET", "/v1/operations/op").json
     assert "queued" == operation["state"]
     assert {"password": "******"} == operation["steps"][0]["args"]

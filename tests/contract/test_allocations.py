@@ -34,18 +34,18 @@ def patch(op, path, value=None):
 @BOTH
 def test_an_allocation_is_created_completed_shown_and_deleted(api):
     node = api.node(name="n1", **FREE)
-    made = api("POST", PATH, {"resource_class": "large", "name": "a1", "extra": {"a": 1}})
-    asked = made.json
-    path = f"{PATH}/{asked['uuid']}"
+    answer = api("POST", PATH, {"resource_class": "large", "name": "a1", "extra": {"a": 1}})
+    allocation = answer.json
+    path = f"{PATH}/{allocation['uuid']}"
 
-    assert (201, f"http://localhost{path}") == (made.status_code, made.location)
+    assert (201, f"http://localhost{path}") == (answer.status_code, answer.location)
     assert ("allocating", None, None, {"a": 1}, [], []) == tuple(
-        asked[name]
+        allocation[name]
         for name in ("state", "node_uuid", "last_error", "extra", "traits", "candidate_nodes")
     )
-    assert [TaskMessage("ingot.allocate", (asked["uuid"],))] == api.sent
+    assert [TaskMessage("ingot.allocate", (allocation["uuid"],))] == api.sent
 
-    scheduling.allocate(api.runtime, asked["uuid"])
+    scheduling.allocate(api.runtime, allocation["uuid"])
 
     active = api("GET", f"{PATH}/a1").json
     assert ("active", node["uuid"], None) == (
@@ -55,11 +55,14 @@ def test_an_allocation_is_created_completed_shown_and_deleted(api):
     )
     assert {"allocations": [active]} == api("GET", PATH).json
     assert active == api("GET", "/v1/nodes/n1/allocation").json
-    taken = api("GET", "/v1/nodes/n1").json
-    assert (asked["uuid"],) * 2 == (taken["instance_uuid"], taken["allocation_uuid"])
-    assert {"traits": []} == taken["instance_info"]
+    allocated_node = api("GET", "/v1/nodes/n1").json
+    assert (allocation["uuid"],) * 2 == (
+        allocated_node["instance_uuid"],
+        allocated_node["allocation_uuid"],
+    )
+    assert {"traits": []} == allocated_node["instance_info"]
     listed = api("GET", "/v1/nodes?fields=uuid,allocation_uuid").json["nodes"]
-    assert [asked["uuid"]] == [each["allocation_uuid"] for each in listed]
+    assert [allocation["uuid"]] == [entry["allocation_uuid"] for entry in listed]
     assert "allocation_uuid" not in api.at("1.51")("GET", "/v1/nodes/n1").json
 
     assert 204 == api("DELETE", path).status_code
@@ -129,11 +132,11 @@ def test_invalid_requests_are_refused(api, fields, status):
 
 @BOTH
 def test_names_and_uuids_are_unique(api):
-    first = make(api, name="a1")
+    allocation = make(api, name="a1")
     other = make(api, name="a2")
     node = api.node(instance_uuid=str(uuid4()))
 
-    for fields in ({"name": "a1"}, {"uuid": first["uuid"]}, {"uuid": node["instance_uuid"]}):
+    for fields in ({"name": "a1"}, {"uuid": allocation["uuid"]}, {"uuid": node["instance_uuid"]}):
         answer = api("POST", PATH, {"resource_class": "large", **fields})
         assert 409 == answer.status_code, fields
     changed = api("PATCH", f"{PATH}/{other['uuid']}", patch("replace", "/name", "a1"))
@@ -162,7 +165,7 @@ def test_allocations_are_filtered(api, query, names):
     found(api, name="a3", resource_class="small")
 
     listed = api("GET", f"{PATH}?{query}").json["allocations"]
-    assert names == [each["name"] for each in listed]
+    assert names == [allocation["name"] for allocation in listed]
 
 
 @pytest.mark.parametrize(
@@ -187,11 +190,11 @@ def test_an_invalid_query_of_allocations_is_refused(api, query):
     ],
 )
 def test_only_name_and_extra_can_be_changed(api, op, path, value, status):
-    made = make(api, name="a1", extra={"a": 1})
+    allocation = make(api, name="a1", extra={"a": 1})
     answer = api("PATCH", f"{PATH}/a1", patch(op, path, value))
 
     assert status == answer.status_code
-    assert (status == 400) == (made == api("GET", f"{PATH}/{made['uuid']}").json)
+    assert (status == 400) == (allocation == api("GET", f"{PATH}/{allocation['uuid']}").json)
 
 
 def test_an_allocation_without_any_conductor_is_refused(api):
@@ -227,8 +230,8 @@ def test_the_allocation_of_a_node_in_use_is_not_deleted(api, columns, status):
         assert status == answer.status_code, answer.text
         if status == 204:
             break
-    left = api("GET", "/v1/nodes/n1").json["allocation_uuid"]
-    assert (None if status == 204 else allocation["uuid"]) == left
+    allocation_uuid = api("GET", "/v1/nodes/n1").json["allocation_uuid"]
+    assert (None if status == 204 else allocation["uuid"]) == allocation_uuid
 
 
 def test_the_allocation_of_a_node_has_a_route_below_the_node(api):
@@ -239,8 +242,8 @@ def test_the_allocation_of_a_node_has_a_route_below_the_node(api):
     assert 404 == api("DELETE", "/v1/nodes/nonesuch/allocation").status_code
     found(api, name="a1")
 
-    shown = api("GET", "/v1/nodes/n1/allocation?fields=name").json
-    assert {"name", "links"} == shown.keys()
+    answer = api("GET", "/v1/nodes/n1/allocation?fields=name").json
+    assert {"name", "links"} == answer.keys()
     assert 404 == api.at("1.51")("GET", "/v1/nodes/n1/allocation").status_code
     assert 404 == api.at("1.51")("DELETE", "/v1/nodes/n1/allocation").status_code
     assert 204 == api("DELETE", "/v1/nodes/n1/allocation").status_code
@@ -300,16 +303,16 @@ def used(api):
 
 @BOTH
 def test_a_node_in_use_gets_its_allocation_at_once(api, used):
-    made = api("POST", PATH, {"node": "n1", "traits": ["CUSTOM_A"], "candidate_nodes": ["n1"]})
+    answer = api("POST", PATH, {"node": "n1", "traits": ["CUSTOM_A"], "candidate_nodes": ["n1"]})
 
-    assert 201 == made.status_code, made.text
+    assert 201 == answer.status_code, answer.text
     assert ("active", used["uuid"], used["instance_uuid"], "large") == tuple(
-        made.json[name] for name in ("state", "node_uuid", "uuid", "resource_class")
+        answer.json[name] for name in ("state", "node_uuid", "uuid", "resource_class")
     )
-    after = api("GET", "/v1/nodes/n1").json
-    assert (made.json["uuid"], ["CUSTOM_A"]) == (
-        after["allocation_uuid"],
-        after["instance_info"]["traits"],
+    node = api("GET", "/v1/nodes/n1").json
+    assert (answer.json["uuid"], ["CUSTOM_A"]) == (
+        node["allocation_uuid"],
+        node["instance_info"]["traits"],
     )
     assert [] == api.sent
 
@@ -330,14 +333,14 @@ def test_a_node_in_use_gets_its_allocation_at_once(api, used):
 def test_an_unsuitable_allocation_is_refused_and_not_stored(api, used, columns, fields, status):
     api.node(name="n2")
     api.set(used["uuid"], **columns)
-    before = api("GET", "/v1/nodes/n1").json
+    node = api("GET", "/v1/nodes/n1").json
     answer = api("POST", PATH, {"node": "n1", **fields})
 
     assert status == answer.status_code
     if status != 201:
         assert "Client" == fault(answer)["faultcode"]
         assert [] == api("GET", PATH).json["allocations"]
-        assert before == api("GET", "/v1/nodes/n1").json
+        assert node == api("GET", "/v1/nodes/n1").json
 
 
 def test_a_node_has_one_allocation(api, used):

@@ -59,12 +59,12 @@ def service(api):
 def test_the_walk_of_a_manual_clean_names_the_functions_in_the_order_of_their_calls(service, walk):
     api, task = service
     path = f"/v1/nodes/{api.node(provision_state='manageable')['uuid']}/states/provision"
-    named = [(file, name) for file, names in walk.items() for name in names]
+    functions = [(file, name) for file, names in walk.items() for name in names]
     calls = []
 
     def note(frame, event, _argument):
         call = frame.f_code.co_filename.removeprefix(f"{ROOT}/"), frame.f_code.co_name
-        if event == "call" and call in named:
+        if event == "call" and call in functions:
             calls.append(call)
 
     sys.setprofile(note)
@@ -77,9 +77,11 @@ def test_the_walk_of_a_manual_clean_names_the_functions_in_the_order_of_their_ca
     finally:
         sys.setprofile(None)
     assert 202 == answer.status_code
-    assert set(named) == set(calls)
-    rest = iter(calls)
-    assert all(each in rest for each in named), "each after the one before it"
+    assert set(functions) == set(calls)
+    remaining_calls = iter(calls)
+    assert all(function in remaining_calls for function in functions), (
+        "each after the one before it"
+    )
 
 
 def test_the_walk_of_a_manual_clean_is_short(walk):

@@ -35,7 +35,7 @@ def bob(api, tmp_path):
 def events(api, node):
     """(type, event, user) of a node's history, the oldest first."""
     listed = api("GET", f"/v1/nodes/{node['uuid']}/history?detail=true").json["history"]
-    return [(each["event_type"], each["event"], each["user"]) for each in listed]
+    return [(entry["event_type"], entry["event"], entry["user"]) for entry in listed]
 
 
 def test_a_change_of_a_node_is_in_its_history_with_user_and_fields_but_no_values(bob):
@@ -97,8 +97,10 @@ def test_each_write_is_logged_with_user_address_and_request_and_reads_are_not(bo
         bob("GET", "/v1/nodes")
         bob("POST", f"/v1/heartbeat/{node['uuid']}", {"callback_url": "http://a"})
         bob("DELETE", "/v1/nodes/missing", Authorization="Basic Ym9iOndyb25n")
-    first, refused = (each for each in logged if each["event"] == "request.answered")
-    assert first.pop("ms") >= 0
+    accepted_entry, refused_entry = (
+        entry for entry in logged if entry["event"] == "request.answered"
+    )
+    assert accepted_entry.pop("ms") >= 0
     assert {
         "event": "request.answered",
         "log_level": "info",
@@ -109,8 +111,12 @@ def test_each_write_is_logged_with_user_address_and_request_and_reads_are_not(bo
         "path": path,
         "status": 202,
         "request_id": answer.headers["Openstack-Request-Id"],
-    } == first
-    assert ("DELETE", 401, None) == (refused["method"], refused["status"], refused["user"])
+    } == accepted_entry
+    assert ("DELETE", 401, None) == (
+        refused_entry["method"],
+        refused_entry["status"],
+        refused_entry["user"],
+    )
 
 
 def test_the_health_check_names_the_conductors_when_all_are_dead(api):

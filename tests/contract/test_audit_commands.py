@@ -48,13 +48,15 @@ def test_records_are_listed_newest_first(run):
     assert ["update/node/2", "update/node/1"] == [
         word for line in lines for word in line.split() if word.startswith("update/")
     ]
-    found = json.loads(run("list", "--target", "node-1", "-o", "json"))
-    assert [("update/node/1", ["a", "b"])] == [(each["action"], each["fields"]) for each in found]
+    records = json.loads(run("list", "--target", "node-1", "-o", "json"))
+    assert [("update/node/1", ["a", "b"])] == [
+        (record["action"], record["fields"]) for record in records
+    ]
 
 
 def test_records_are_exported_oldest_first_without_formulas(run):
     exported = [json.loads(line) for line in run("export").splitlines()]
-    assert ["node-0", "node-1", "node-2"] == [each["target"] for each in exported]
+    assert ["node-0", "node-1", "node-2"] == [record["target"] for record in exported]
     rows = list(
         csv.DictReader(run("export", "--csv", "--since", "2026-01-02T00:00:00Z").splitlines())
     )

@@ -88,8 +88,8 @@ def records(api, **columns):
     """Return all records in the order of insertion, those that wait to be written included."""
     services_of(api.client.application).refused_requests.flush()
     with api.runtime.reading() as session:
-        found = select(AuditRecord).filter_by(**columns).order_by(AuditRecord.id)
-        return list(session.scalars(found))
+        query = select(AuditRecord).filter_by(**columns).order_by(AuditRecord.id)
+        return list(session.scalars(query))
 
 
 def forget(api):
@@ -116,10 +116,12 @@ def filled(path):
     """Replace the parameters of a path by names of populated resources."""
 
     def known(match):
-        before, parameter = match.groups()
-        name = FUNCTION if parameter == "function" else next(iter(KNOWN[before]))
-        by_uuid = parameter == "uuid" or before in ("ports", "portgroups")
-        return f"{before}/{uuid(name) if by_uuid else name}".replace("system@chassis", "led@system")
+        collection, parameter = match.groups()
+        name = FUNCTION if parameter == "function" else next(iter(KNOWN[collection]))
+        by_uuid = parameter == "uuid" or collection in ("ports", "portgroups")
+        return f"{collection}/{uuid(name) if by_uuid else name}".replace(
+            "system@chassis", "led@system"
+        )
 
     used = re.sub(r"([\w-]+)/<(\w+)>", known, path)
     return f"{used}?method={FUNCTION}" if used.endswith("vendor_passthru") else used
@@ -142,10 +144,10 @@ def test_each_route_that_writes_leaves_one_record_with_its_status(restore, api):
         body = BODIES.get(f"{method} {path}", RIGHT.get(path.replace("<", "{").replace(">", "}")))
         refused = status_of(method, path)
         answer = api(method, filled(path), body)
-        found = [(record.outcome, record.status) for record in records(api)]
+        outcomes = [(record.outcome, record.status) for record in records(api)]
         expected = ("failure" if refused else "success", refused or answer.status_code)
-        if [expected] != found or (answer.status_code >= 400) != bool(refused):
-            wrong.append((method, path, answer.status_code, answer.text[:200], found))
+        if [expected] != outcomes or (answer.status_code >= 400) != bool(refused):
+            wrong.append((method, path, answer.status_code, answer.text[:200], outcomes))
         names |= {record.action for record in records(api)}
     assert [] == wrong, "\n".join(map(str, wrong))
     assert len(names) > 40
@@ -157,8 +159,8 @@ def test_a_record_has_caller_target_and_names_but_no_values(audited):
     secret = {"redfish_address": VALUE, "redfish_password": VALUE}
     patch = [{"op": "add", "path": "/driver_info", "value": secret}, *DESCRIPTION,
              {"op": "add", "path": "/driver_info/redfish_username", "value": VALUE}]  # fmt: skip
-    sent = {"User-Agent": "c" * 999, "X-Forwarded-For": "2001:db8::7"}
-    answer = audited("PATCH", "/v1/nodes/rack-1", patch, **sent)
+    headers = {"User-Agent": "c" * 999, "X-Forwarded-For": "2001:db8::7"}
+    answer = audited("PATCH", "/v1/nodes/rack-1", patch, **headers)
     assert 200 == answer.status_code
     configdrive = {"target": "active", "configdrive": VALUE.encode().hex()}
     audited("PUT", "/v1/nodes/rack-1/states/provision", {"target": "manage"})
@@ -203,11 +205,11 @@ def test_a_call_to_a_conductor_is_recorded_before_it_and_has_its_outcome_afterwa
     node = audited.node()
     forget(audited)
     path = f"/v1/nodes/{node['uuid']}/management/boot_device"
-    seen = []
+    outcomes = []
 
     class Calls(DirectCalls):
         def post(self, *call):
-            seen.extend((record.outcome, record.status) for record in records(audited))
+            outcomes.extend((record.outcome, record.status) for record in records(audited))
             super().post(*call)
 
     audited.runtime.calls = Calls(audited.runtime)
@@ -216,7 +218,7 @@ def test_a_call_to_a_conductor_is_recorded_before_it_and_has_its_outcome_afterwa
         assert 400 == audited("PUT", path, {"boot_device": "tape"}).status_code
     finally:
         audited.runtime.calls = None
-    assert ("pending", None) == seen[0]
+    assert ("pending", None) == outcomes[0]
     assert [("success", 204), ("failure", 400)] == [
         (record.outcome, record.status) for record in records(audited)
     ]
@@ -250,10 +252,10 @@ def test_no_number_of_other_fields_hides_one_that_counts(audited):
         {"op": "add", "path": "/owner", "value": "p-1"},
         {"op": "replace", "path": "/power_interface", "value": "fake"},
     ]
-    found = fields_of(audited, [*many, *counts, many[0]], node)
-    assert ["driver_info/redfish_verify_ca", "owner", "power_interface"] == found[:3]
-    assert "extra/a00" in found
-    assert "+20" == found[-1]  # distinct ones
+    fields = fields_of(audited, [*many, *counts, many[0]], node)
+    assert ["driver_info/redfish_verify_ca", "owner", "power_interface"] == fields[:3]
+    assert "extra/a00" in fields
+    assert "+20" == fields[-1]  # distinct ones
 
 
 def test_no_number_of_keys_beside_it_hides_a_key_of_driver_info(audited):
@@ -308,7 +310,9 @@ def test_a_record_has_the_name_beside_the_uuid(audited):
     assert ["rack-1", "rack-1", "rack-1", "rack-2", "rack-2"] == [
         record.target_name for record in records(audited)
     ]
-    assert "rack-2" in [each["target_name"] for each in audited("GET", "/v1/audit").json["audit"]]
+    assert "rack-2" in [
+        record["target_name"] for record in audited("GET", "/v1/audit").json["audit"]
+    ]
 
 
 def test_refused_agents_are_counted_by_node_and_reason(audited):
@@ -318,19 +322,21 @@ def test_refused_agents_are_counted_by_node_and_reason(audited):
     forget(audited)
     for number in range(30):
         for node in nodes:
-            sent = {"X-Forwarded-For": f"198.51.100.{number}"}
+            headers = {"X-Forwarded-For": f"198.51.100.{number}"}
             body = {
                 "callback_url": "https://192.0.2.1:9999",
                 "agent_version": "9",
                 "agent_token": "x",
             }
-            audited("POST", f"/v1/heartbeat/{node['uuid']}", body, **sent)
+            audited("POST", f"/v1/heartbeat/{node['uuid']}", body, **headers)
         records(audited)  # the windows of many transactions
-    found = records(audited)
+    agent_records = records(audited)
     assert [(node["uuid"], "agent", 30, "success") for node in nodes] == [
-        (each.target, each.auth, each.requests, "success") for each in found
+        (record.target, record.auth, record.requests, "success") for record in agent_records
     ]
-    assert all(each.reason for each in found), [each.reason for each in found]
+    assert all(record.reason for record in agent_records), [
+        record.reason for record in agent_records
+    ]
 
 
 def test_equal_refused_requests_are_one_record_and_a_client_gets_few(audited):
@@ -341,24 +347,28 @@ def test_equal_refused_requests_are_one_record_and_a_client_gets_few(audited):
     for number in range(3 * refused_requests.OF_STRANGERS):
         forwarded = {"X-Forwarded-For": f"198.51.100.{number}"}
         audited("DELETE", f"/v1/nodes/missing-{number}", **forwarded)
-    *found, omitted = records(audited)
-    assert (50, "delete/node", "missing") == (found[0].requests, found[0].action, found[0].target)
-    assert refused_requests.OF_STRANGERS == len(found)
-    mine = [each for each in found if each.address == "127.0.0.1"]
+    *refused_records, omitted = records(audited)
+    assert (50, "delete/node", "missing") == (
+        refused_records[0].requests,
+        refused_records[0].action,
+        refused_records[0].target,
+    )
+    assert refused_requests.OF_STRANGERS == len(refused_records)
+    mine = [record for record in refused_records if record.address == "127.0.0.1"]
     assert refused_requests.PER_CLIENT == len(mine)
     assert refused_requests.OMITTED == omitted.action
     assert 50 + 2 * refused_requests.PER_CLIENT + 3 * refused_requests.OF_STRANGERS == sum(
-        each.requests for each in (*found, omitted)
+        record.requests for record in (*refused_records, omitted)
     )
 
 
 @BOTH
 def test_records_are_listed_newest_first_by_page_and_filtered(audited):
-    first, second = audited.node(), audited.node()
+    first_node, second_node = audited.node(), audited.node()
     forget(audited)
-    for node in (first, second, first):
+    for node in (first_node, second_node, first_node):
         audited("PUT", f"/v1/nodes/{node['uuid']}/maintenance")
-    audited("DELETE", f"/v1/nodes/{first['uuid']}/maintenance")
+    audited("DELETE", f"/v1/nodes/{first_node['uuid']}/maintenance")
     audited("POST", "/v1/nodes", {"driver": "no-such"})
     records(audited)
 
@@ -369,7 +379,7 @@ def test_records_are_listed_newest_first_by_page_and_filtered(audited):
 
     everything = listed()
     assert ["create/node", "delete/node/maintenance", *["update/node/maintenance"] * 3] == [
-        each["action"] for each in everything
+        record["action"] for record in everything
     ]
     pages, query = [], "limit=2"
     while query:
@@ -378,7 +388,7 @@ def test_records_are_listed_newest_first_by_page_and_filtered(audited):
         query = page.get("next", "").partition("?")[2]
     assert everything == pages
     assert everything[::-1] == listed("sort_dir=asc")
-    assert 2 == len(listed(f"target={first['uuid']}&action=update/node"))
+    assert 2 == len(listed(f"target={first_node['uuid']}&action=update/node"))
     assert 4 == len(listed("action=update/node")) + len(listed("action=delete"))
     assert [] == listed("action=update/no")
     assert [] == listed("action=update/nod_")
@@ -419,8 +429,8 @@ def test_old_records_and_surplus_refused_ones_are_deleted(audited):
             session.add(
                 AuditRecord(action="a", outcome=outcome, auth="", created_at=after(-86400 * age))
             )
-    limits = replace(runtime.settings.audit, keep_days=days, keep_refused=refused)
-    runtime = replace(runtime, settings=replace(runtime.settings, audit=limits))
+    audit_settings = replace(runtime.settings.audit, keep_days=days, keep_refused=refused)
+    runtime = replace(runtime, settings=replace(runtime.settings, audit=audit_settings))
     assert 4 == prune_audit(runtime)
     assert ["success", *["denied"] * refused] == [record.outcome for record in records(audited)]
     assert 0 == prune_audit(runtime)

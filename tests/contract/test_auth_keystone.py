@@ -48,8 +48,8 @@ def guarded(api, options):
     return Api(create_app(runtime).test_client(), runtime, [])
 
 
-def ask(guarded, given, method="GET", path="/v1/nodes", **headers):
-    return guarded(method, path, **({"X-Auth-Token": given} if given else {}), **headers)
+def ask(guarded, token_text, method="GET", path="/v1/nodes", **headers):
+    return guarded(method, path, **({"X-Auth-Token": token_text} if token_text else {}), **headers)
 
 
 def test_a_valid_token_is_accepted_and_cached(guarded, keystone):
@@ -59,9 +59,9 @@ def test_a_valid_token_is_accepted_and_cached(guarded, keystone):
     assert ["ann's"] == keystone.asked
 
 
-@pytest.mark.parametrize("given", [None, "stolen"])
-def test_a_request_without_a_valid_token_is_refused(guarded, given):
-    answer = ask(guarded, given)
+@pytest.mark.parametrize("token_text", [None, "stolen"])
+def test_a_request_without_a_valid_token_is_refused(guarded, token_text):
+    answer = ask(guarded, token_text)
 
     assert 401 == answer.status_code
     assert "Client" == fault(answer)["faultcode"]

@@ -39,8 +39,8 @@ def with_token(api, text, path="/v1/nodes", method="GET", **headers):
 
 
 def with_password(api, user, password=PASSWORD, path="/v1/nodes", **headers):
-    given = base64.b64encode(f"{user}:{password}".encode()).decode()
-    return api("GET", path, Authorization=f"Basic {given}", **headers)
+    credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return api("GET", path, Authorization=f"Basic {credentials}", **headers)
 
 
 def said(answer):
@@ -50,11 +50,13 @@ def said(answer):
 @pytest.fixture
 def checked(monkeypatch):
     """Passwords whose slow hash was checked."""
-    found, check = [], passwords.matches
+    checked_passwords, check = [], passwords.matches
     monkeypatch.setattr(
-        passwords, "matches", lambda stored, given: found.append(given) or check(stored, given)
+        passwords,
+        "matches",
+        lambda stored, password: checked_passwords.append(password) or check(stored, password),
     )
-    return found
+    return checked_passwords
 
 
 def test_a_token_is_accepted_in_each_header(local, users):
@@ -88,13 +90,15 @@ def test_tokens_that_expired_were_revoked_or_whose_user_is_disabled_are_refused(
         users.token("ann"), users.token_with_uuid("ann"), users.token("ann", days=0),
     )  # fmt: skip
     with api.runtime.transaction() as session:
-        first = select(ApiToken.id).order_by(ApiToken.id).limit(1).scalar_subquery()
-        session.execute(update(ApiToken).where(ApiToken.id == first).values(expires_at=after(-1)))
+        first_id = select(ApiToken.id).order_by(ApiToken.id).limit(1).scalar_subquery()
+        session.execute(
+            update(ApiToken).where(ApiToken.id == first_id).values(expires_at=after(-1))
+        )
     users.revoke_token(uuid)
     users.revoke_token(uuid)
 
     refused = [with_token(local, text) for text in (old, revoked)]
-    assert [401, 401] == [each.status_code for each in refused]
+    assert [401, 401] == [answer.status_code for answer in refused]
     assert said(refused[0]) == said(refused[1])
     assert 200 == with_token(local, usual).status_code
     users.enable("ann", False)
@@ -171,10 +175,10 @@ def test_a_project_whose_name_is_the_identifier_of_another_lends_no_role_of_it(l
     users.project("red", "red-id")
     users.user("two", ("reader", "blue"), ("admin", "red"))
     body = {"driver": "fake-hardware"}
-    given = base64.b64encode(f"two:{PASSWORD}".encode()).decode()
+    credentials = base64.b64encode(f"two:{PASSWORD}".encode()).decode()
 
     def enroll(project):
-        headers = {"Authorization": f"Basic {given}", "X-Project-Id": project}
+        headers = {"Authorization": f"Basic {credentials}", "X-Project-Id": project}
         return local("POST", "/v1/nodes", body, **headers).status_code
 
     assert [403, 201] == [enroll("red"), enroll("red-id")]
@@ -216,7 +220,7 @@ def test_wrong_passwords_of_an_address_are_limited_but_not_tokens(api, users, ch
     assert 200 == with_password(local, "ann").status_code
 
     wrong = [with_password(local, "ann", f"wrong {number}") for number in range(5)]
-    assert [401] * 3 + [429] * 2 == [each.status_code for each in wrong]
+    assert [401] * 3 + [429] * 2 == [answer.status_code for answer in wrong]
     assert int(wrong[-1].headers["Retry-After"]) > 0
     assert 4 == len(checked)
     assert 200 == with_password(local, "ann").status_code, "it was accepted before"
@@ -226,7 +230,7 @@ def test_wrong_passwords_of_an_address_are_limited_but_not_tokens(api, users, ch
 @on_both
 def test_tokens_that_ended_long_ago_are_deleted(local, api, users):
     users.user("ann", ("reader", None))
-    expired, fresh, kept = (users.token_with_uuid("ann") for _ in range(3))
+    expired, fresh, kept_token = (users.token_with_uuid("ann") for _ in range(3))
     revoked, unlimited = users.token_with_uuid("ann", days=0), users.token_with_uuid("ann", days=0)
     users.revoke_token(fresh[0])
 
@@ -236,13 +240,13 @@ def test_tokens_that_ended_long_ago_are_deleted(local, api, users):
 
     age(expired[0], expires_at=after(-3700))
     age(revoked[0], revoked_at=after(-3700))
-    age(kept[0], expires_at=after(-3500))
+    age(kept_token[0], expires_at=after(-3500))
     identity = replace(api.runtime.settings.identity, ended_tokens_lifetime=3600)
     runtime = replace(api.runtime, settings=replace(api.runtime.settings, identity=identity))
     assert [2, 0] == [prune_tokens(runtime), prune_tokens(runtime)]
     with api.runtime.reading() as session:
-        left = set(session.scalars(select(ApiToken.uuid)))
-    assert {each[0] for each in (fresh, kept, unlimited)} == left
+        remaining_uuids = set(session.scalars(select(ApiToken.uuid)))
+    assert {token[0] for token in (fresh, kept_token, unlimited)} == remaining_uuids
     assert 200 == with_token(local, unlimited[1]).status_code
 
 
@@ -260,7 +264,7 @@ def test_ended_tokens_are_found_by_indexes(local, api, users):
         prune_tokens(api.runtime)
     finally:
         event.remove(api.runtime.engine, "before_cursor_execute", note)
-    (sought,) = [each for each in statements if "api_tokens" in each[0]]
+    (sought,) = [statement for statement in statements if "api_tokens" in statement[0]]
     with api.runtime.engine.connect() as connection:
         on_postgresql = connection.dialect.name == "postgresql"
         if on_postgresql:  # a small table is read whole otherwise
@@ -285,9 +289,9 @@ def test_the_use_of_a_token_is_recorded_once_a_minute(local, api, users):
     assert [None] == uses(api)
 
     with_token(local, text)
-    (first,) = uses(api)
+    (first_use,) = uses(api)
     with_token(local, text)
-    assert [first] == uses(api)
+    assert [first_use] == uses(api)
     with api.runtime.transaction() as session:
         session.execute(update(ApiToken).values(used_at=after(-90)))
     (old,) = uses(api)
@@ -312,13 +316,13 @@ def test_the_history_names_the_user_and_the_project_owns_the_node(local, users, 
     users.project("blue", "blue-id")
     users.user("ann", ("admin", "blue"))
     text = users.token("ann", "blue")
-    made = local("POST", "/v1/nodes", {"driver": "fake-hardware"}, **{"X-Auth-Token": text})
-    assert "blue-id" == made.json["owner"]
+    answer = local("POST", "/v1/nodes", {"driver": "fake-hardware"}, **{"X-Auth-Token": text})
+    assert "blue-id" == answer.json["owner"]
 
-    path = f"/v1/nodes/{made.json['uuid']}"
+    path = f"/v1/nodes/{answer.json['uuid']}"
     assert 202 == with_token(local, text, f"{path}/maintenance", "PUT").status_code
     listed = with_token(local, text, f"{path}/history?detail=true").json["history"]
-    (user,) = {each["user"] for each in listed}
+    (user,) = {entry["user"] for entry in listed}
     assert 36 == len(user)
     with api.runtime.reading() as session:
         assert ["blue-id"] == list(session.scalars(select(Project.ident)))

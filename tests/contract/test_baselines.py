@@ -97,11 +97,11 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fields", "named"), WRONG)
-def test_a_wrong_baseline_is_refused(api, fields, named):
+@pytest.mark.parametrize(("fields", "message"), WRONG)
+def test_a_wrong_baseline_is_refused(api, fields, message):
     answer = api("POST", "/v1/baselines", BODY | fields)
     assert 400 == answer.status_code, answer.text
-    assert named in fault(answer)["faultstring"]
+    assert message in fault(answer)["faultstring"]
     assert [] == api("GET", "/v1/baselines").json["baselines"]
 
 
@@ -144,11 +144,12 @@ def test_a_pass_compares_the_selected_nodes(api):
     assert ("rack-a", "differs", None) == tuple(
         item[name] for name in ("baseline_name", "state", "hold_uuid")
     )
-    why = api("GET", "/v1/nodes/small/why").json
+    explanation = api("GET", "/v1/nodes/small/why").json
     assert (
-        "It differs from baseline rack-a: memory_mb is 1024, expected >= 65536." in why["summary"]
+        "It differs from baseline rack-a: memory_mb is 1024, expected >= 65536."
+        in explanation["summary"]
     )
-    assert why["waiting_for"] is None
+    assert explanation["waiting_for"] is None
     (unknown,) = api("GET", f"/v1/nodes/{unread}/compliance").json["compliance"]
     assert (None, "unknown") == (unknown["differences"][0]["actual"], unknown["state"])
 
@@ -169,10 +170,10 @@ def test_the_begin_and_the_end_of_a_difference_are_events(api):
     uuid = create(api)["uuid"]
     node = machine(api, 1024, "small")
     machine(api)  # unknown: no event
-    last = api("GET", "/v1/events").json["last"]
+    last_sequence = api("GET", "/v1/events").json["last"]
 
     def events():
-        answer = api("GET", f"/v1/events?after={last}&type=node.compliance").json
+        answer = api("GET", f"/v1/events?after={last_sequence}&type=node.compliance").json
         keys = ("node_uuid", "resource_uuid", "resource_name", "before", "after")
         return [tuple(event[key] for key in keys) for event in answer["events"]]
 
@@ -201,12 +202,12 @@ def test_pages_and_batches_are_small(api, monkeypatch):
     compared = [machine(api, 1, f"n{number}") for number in range(7)]
     machine(api, 1, "child", parent_node=compared[0])
     assert 7 == run_passes(api)
-    path, found = "/v1/baselines/rack-a/nodes?limit=3", []
+    path, node_uuids = "/v1/baselines/rack-a/nodes?limit=3", []
     while path:
         page = api("GET", path).json
-        found += [item["node_uuid"] for item in page["nodes"]]
+        node_uuids += [item["node_uuid"] for item in page["nodes"]]
         path = page.get("next", "").removeprefix("http://localhost")
-    assert sorted(compared) == sorted(found)
+    assert sorted(compared) == sorted(node_uuids)
     patch(api, "/v1/baselines/rack-a", selection="name=n1,n5")
     assert 7 == comparison.compare_due(api.runtime)
     assert {compared[1], compared[5]} == set(states(api))

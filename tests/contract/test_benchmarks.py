@@ -110,7 +110,7 @@ def test_a_rule_of_measured_numbers_is_checked(api):
     assert (201, "hold", expected) == (
         created.status_code, created.json["failed_benchmark"], created.json["expected"],
     )  # fmt: skip
-    for rule, named in (
+    for rule, message in (
         ({"value": "97"}, "is a number, as 512 or 97.5"), ({"value": True}, "expected/0/value"),
         ({"value": None}, "expected/0/value"), ({"operator": "="}, "takes >=, <="),
         ({"field": "benchmark.value.a b"}, "no step may measure"),
@@ -120,6 +120,6 @@ def test_a_rule_of_measured_numbers_is_checked(api):
             "POST", "/v1/baselines", {**body, "name": "c", "expected": [expected[0] | rule]}
         )
         assert 400 == answer.status_code, rule
-        assert named in fault(answer)["faultstring"], rule
+        assert message in fault(answer)["faultstring"], rule
     answer = api("POST", "/v1/baselines", {**body, "expected": expected, "failed_benchmark": "no"})
     assert (400, True) == (answer.status_code, "failed_benchmark" in fault(answer)["faultstring"])

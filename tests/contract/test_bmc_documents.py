@@ -23,8 +23,10 @@ def node(api):
         api.runtime.calls = DirectCalls(api.runtime)
         info = simulator.machines[0].driver_info()
         interfaces = {f"{kind}_interface": "redfish" for kind in ("bios", "power", "management")}
-        others = {f"{kind}_interface": name for kind, name in OTHERS.items()}
-        yield api.node(name="n1", driver="redfish", driver_info=info, **interfaces, **others)
+        other_interfaces = {f"{kind}_interface": name for kind, name in OTHERS.items()}
+        yield api.node(
+            name="n1", driver="redfish", driver_info=info, **interfaces, **other_interfaces
+        )
         api.runtime.calls = None
 
 

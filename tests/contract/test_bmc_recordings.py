@@ -19,9 +19,9 @@ def node(api):
     return api.node(name="n1", driver="redfish", driver_info=info, **interfaces("redfish"))
 
 
-def interfaces(name, **others):
-    chosen = {**OTHERS, "power": name, "management": name, "bios": "redfish", **others}
-    return {f"{kind}_interface": interface for kind, interface in chosen.items()}
+def interfaces(name, **other_interfaces):
+    names = {**OTHERS, "power": name, "management": name, "bios": "redfish", **other_interfaces}
+    return {f"{kind}_interface": interface for kind, interface in names.items()}
 
 
 def test_a_recording_is_switched_on_shown_and_off(api, node):
@@ -37,9 +37,9 @@ def test_a_recording_is_switched_on_shown_and_off(api, node):
                 size=2, left_out=3, exchanges=[EXCHANGE],
             )
         )  # fmt: skip
-    shown = api("GET", PATH).json
-    assert [{"operation": operation, "step": "power.reboot", **EXCHANGE}] == shown["exchanges"]
-    assert 3 == shown["left_out"]
+    answer = api("GET", PATH).json
+    assert [{"operation": operation, "step": "power.reboot", **EXCHANGE}] == answer["exchanges"]
+    assert 3 == answer["left_out"]
     assert 204 == api("DELETE", PATH).status_code
     assert {"until": None, "left_out": 0, "exchanges": []} == api("GET", PATH).json
 

@@ -18,10 +18,10 @@ TYPES = ("node.created", "node.updated", "operation.state", "node.provision_stat
 @pytest.fixture
 def changed(api):
     """Two nodes, of which the first was changed and a verb was requested."""
-    first, second = (api.node(name=name)["uuid"] for name in ("n1", "n2"))
+    first_uuid, second_uuid = (api.node(name=name)["uuid"] for name in ("n1", "n2"))
     api("PATCH", "/v1/nodes/n1", [{"op": "add", "path": "/extra/a", "value": 1}])
     assert 202 == api("PUT", "/v1/nodes/n1/states/provision", {"target": "manage"}).status_code
-    return first, second
+    return first_uuid, second_uuid
 
 
 def page(api, query=""):
@@ -35,19 +35,19 @@ def types(api, query=""):
 
 
 def test_changes_are_events(api, changed):
-    found = page(api)
-    first = [event for event in found["events"] if event["node_uuid"] == changed[0]]
-    assert ["node.created", "node.updated"] == [each["type"] for each in first][:2]
-    moved = next(each for each in first if each["type"] == "node.provision_state")
+    answer = page(api)
+    node_events = [event for event in answer["events"] if event["node_uuid"] == changed[0]]
+    assert ["node.created", "node.updated"] == [event["type"] for event in node_events][:2]
+    moved = next(event for event in node_events if event["type"] == "node.provision_state")
     assert ("enroll", "verifying", "n1") == (moved["before"], moved["after"], moved["node_name"])
     (operation,) = api("GET", "/v1/nodes/n1/operations").json["operations"]
-    requested = next(each for each in first if each["type"] == "operation.state")
+    requested = next(event for event in node_events if event["type"] == "operation.state")
     assert (operation["uuid"], "manage", None, "queued") == tuple(
         requested[name] for name in ("operation_uuid", "operation_kind", "before", "after")
     )
-    numbers = [event["sequence"] for event in found["events"]]
+    numbers = [event["sequence"] for event in answer["events"]]
     assert [*range(1, len(numbers) + 1)] == numbers
-    assert (1, len(numbers)) == (found["first"], found["last"])
+    assert (1, len(numbers)) == (answer["first"], answer["last"])
 
 
 def test_events_are_filtered(api, changed):
@@ -82,13 +82,13 @@ def test_bad_queries_are_refused(api, query, message):
 
 
 def test_a_request_waits_for_an_event(api, changed):
-    last = page(api)["last"]
+    last_sequence = page(api)["last"]
     began = time.monotonic()
-    assert [] == types(api, f"?after={last}&wait=0.3")
+    assert [] == types(api, f"?after={last_sequence}&wait=0.3")
     assert time.monotonic() - began >= 0.3
     timer = threading.Timer(0.3, lambda: api.node(name="n3"))
     timer.start()
-    assert ["node.created"] == types(api, f"?after={last}&wait=30")
+    assert ["node.created"] == types(api, f"?after={last_sequence}&wait=30")
     assert time.monotonic() - began < 20
     timer.join()
 
@@ -96,13 +96,13 @@ def test_a_request_waits_for_an_event(api, changed):
 def test_events_wake_the_requests_that_wait(api, changed, monkeypatch):
     """No request depends on its own checks: they are ten minutes apart here."""
     monkeypatch.setattr(long_polls, "LONGEST", 600.0)
-    last, states = page(api)["last"], "/v1/nodes/n1/states?wait=120"
+    last_sequence, states = page(api)["last"], "/v1/nodes/n1/states?wait=120"
     with ThreadPoolExecutor() as pool:
         answers = [
             pool.submit(types, replace(api, client=api.client.application.test_client()), query)
             for query in (
-                f"?after={last}&wait=120",
-                f"?after={last}&wait=120&node=n1&type=node.maintenance",
+                f"?after={last_sequence}&wait=120",
+                f"?after={last_sequence}&wait=120&node=n1&type=node.maintenance",
             )
         ]
         idle = pool.submit(replace(api, client=api.client.application.test_client()), "GET", states)

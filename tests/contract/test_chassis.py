@@ -25,11 +25,11 @@ def change_of(value):
 @pytest.mark.parametrize("version", ["1.1", "1.115"])
 def test_a_chassis_is_created_shown_changed_and_deleted(api, version):
     api = api.at(version)
-    made = api("POST", "/v1/chassis", {"description": "rack 1"})
-    chassis = made.json
+    answer = api("POST", "/v1/chassis", {"description": "rack 1"})
+    chassis = answer.json
     url = f"http://localhost/v1/chassis/{chassis['uuid']}"
 
-    assert (201, url) == (made.status_code, made.headers["Location"])
+    assert (201, url) == (answer.status_code, answer.headers["Location"])
     assert FIELDS == chassis.keys()
     assert [f"{url}/nodes", f"{url}/nodes".replace("/v1", "")] == [
         link["href"] for link in chassis["nodes"]
@@ -48,9 +48,9 @@ def test_lists_show_the_short_form_by_default(api, chassis):
         "/v1/chassis?detail=true": FIELDS,
         "/v1/chassis?fields=extra,nodes": {"extra", "nodes", "links"},
     }
-    shown = {path: api("GET", path).json["chassis"] for path in forms}
+    lists = {path: api("GET", path).json["chassis"] for path in forms}
 
-    assert forms == {path: items[0].keys() for path, items in shown.items()}
+    assert forms == {path: items[0].keys() for path, items in lists.items()}
     assert {"uuid", "links"} == api("GET", f"/v1/chassis/{chassis['uuid']}?fields=uuid").json.keys()
 
 
@@ -91,7 +91,7 @@ def test_nodes_belong_to_a_chassis(api, chassis):
 
     assert (201, chassis["uuid"]) == (node.status_code, node.json["chassis_uuid"])
     for listing in (f"{path}/nodes", f"/v1/nodes?chassis_uuid={chassis['uuid']}"):
-        assert [uuid] == [each["uuid"] for each in api("GET", listing).json["nodes"]]
+        assert [uuid] == [entry["uuid"] for entry in api("GET", listing).json["nodes"]]
     assert node.json == api("GET", f"{path}/nodes/detail").json["nodes"][0]
     assert 400 == api("DELETE", path).status_code
     assert 406 == api.at("1.24")("PATCH", "/v1/nodes/n1", change_of(None)).status_code

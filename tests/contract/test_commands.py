@@ -347,9 +347,9 @@ def test_steps_of_a_runbook_have_the_order_of_their_places(api, ingot):
     ]
     steps[1]["order"] = 9
     ingot("runbook", "create", "--name", "CUSTOM_A", "--steps", json.dumps(steps))
-    kept = api("GET", "/v1/runbooks/CUSTOM_A").json["steps"]
+    stored_steps = api("GET", "/v1/runbooks/CUSTOM_A").json["steps"]
     assert [("factory_reset", 1), ("apply_configuration", 9)] == [
-        (step["step"], step["order"]) for step in kept
+        (step["step"], step["order"]) for step in stored_steps
     ]
 
 

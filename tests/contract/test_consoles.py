@@ -125,12 +125,16 @@ def test_a_wrong_request_for_a_ticket_names_the_field(api, site, body):
 
 
 def test_a_ticket_is_shown_once_with_its_address(api, site):
-    made = ticket(api, write=True, after="17-0")
-    assert f"ws://localhost{STREAM}" == made["url"]
-    assert ["ingot.console", f"ingot.ticket.{made['ticket']}"] == made["protocols"]
-    (kept,) = site.channel.tickets.values()
-    assert (site.node["uuid"], True, "17-0") == (kept["node"], kept["write"], kept["after"])
-    assert ticket(api)["ticket"] != made["ticket"]
+    answer = ticket(api, write=True, after="17-0")
+    assert f"ws://localhost{STREAM}" == answer["url"]
+    assert ["ingot.console", f"ingot.ticket.{answer['ticket']}"] == answer["protocols"]
+    (stored_ticket,) = site.channel.tickets.values()
+    assert (site.node["uuid"], True, "17-0") == (
+        stored_ticket["node"],
+        stored_ticket["write"],
+        stored_ticket["after"],
+    )
+    assert ticket(api)["ticket"] != answer["ticket"]
 
 
 def test_a_socket_needs_an_unused_ticket_of_its_node(api, site):
@@ -177,14 +181,14 @@ def test_a_writer_types_and_follows_the_console_to_another_session(api, site):
     served(api, socket)
     holder = socket.sent[0]["holder"]
     assert {"position": "5-0", "session": "another", "state": "connected"} == socket.sent[1]
-    sent = [document for _, document in site.channel.received]
-    assert {holder} == {document["holder"] for document in sent}
-    numbers = [document["number"] for document in sent]
+    documents = [document for _, document in site.channel.received]
+    assert {holder} == {document["holder"] for document in documents}
+    numbers = [document["number"] for document in documents]
     assert sorted(set(numbers)) == numbers
-    typed = [document for document in sent if document["act"] == "type"]
+    typed = [document for document in documents if document["act"] == "type"]
     assert [b"ls\r", b"pwd\r"] == [base64.b64decode(document["data"]) for document in typed]
     assert ["5e55", "another"] == [document["session"] for document in typed]
-    assert ["claim", "release"] == [sent[0]["act"], sent[-1]["act"]]
+    assert ["claim", "release"] == [documents[0]["act"], documents[-1]["act"]]
 
 
 def test_a_watcher_types_and_claims_nothing(api, site):

@@ -39,8 +39,8 @@ for _ in range(2):
 @pytest.fixture
 def node(extended):
     """The path of a manageable node."""
-    made = extended.ask("POST", "/v1/nodes", {"driver": "fake-hardware"}).json()
-    path = f"/v1/nodes/{made['uuid']}"
+    answer = extended.ask("POST", "/v1/nodes", {"driver": "fake-hardware"}).json()
+    path = f"/v1/nodes/{answer['uuid']}"
     provision(extended, path, "manage")
     return path
 
@@ -64,9 +64,9 @@ def test_an_added_verb_takes_an_active_node_through_its_flow(extended, node):
     body = {"target": "restart", "dry_run": True}
     rehearsed = extended.ask("PUT", f"{node}/states/provision", body).json()
     assert (True, "restarting") == (rehearsed["accepted"], rehearsed["to"])
-    after = provision(extended, node, "restart")
-    assert ("active", None) == (after["provision_state"], after["last_error"])
-    assert "power on" == after["power_state"]
+    restarted_node = provision(extended, node, "restart")
+    assert ("active", None) == (restarted_node["provision_state"], restarted_node["last_error"])
+    assert "power on" == restarted_node["power_state"]
     expected = [("power", "power_off", "done"), ("power", "power_on", "done")]
     assert expected == steps_of(extended, node)
 
@@ -107,12 +107,12 @@ def test_an_added_column_of_operations_is_written_and_read_by_all_statements(ext
 def test_an_added_clean_step_is_listed_and_run(extended, node):
     listed = extended.ask("GET", f"{node}/cleaning/steps").json()
     assert ("management", "reset_nmi_count") in [
-        (each["interface"], each["step"]) for each in listed
+        (step["interface"], step["step"]) for step in listed
     ]
     steps = [{"interface": "management", "step": "reset_nmi_count"}]
-    after = provision(extended, node, "clean", clean_steps=steps)
+    cleaned_node = provision(extended, node, "clean", clean_steps=steps)
     assert ("manageable", 0) == (
-        after["provision_state"], after["driver_internal_info"]["fake"]["nmis"]
+        cleaned_node["provision_state"], cleaned_node["driver_internal_info"]["fake"]["nmis"]
     )  # fmt: skip
     assert [("management", "reset_nmi_count", "done")] == steps_of(extended, node)
     assert "`reset_nmi_count`" in (extended.folder / "docs/drivers-reference.md").read_text()
@@ -120,19 +120,19 @@ def test_an_added_clean_step_is_listed_and_run(extended, node):
 
 def test_an_added_task_is_scheduled_and_runs(extended, node):
     assert extended.ask("PUT", f"{node}/maintenance").ok
-    done = extended.run("-c", PERIODIC, str(extended.folder / "ingot.db"))
-    assert 0 == done.returncode, done.stderr
-    entry = json.loads(done.stdout)["ingot.report_maintenance"]
+    process = extended.run("-c", PERIODIC, str(extended.folder / "ingot.db"))
+    assert 0 == process.returncode, process.stderr
+    entry = json.loads(process.stdout)["ingot.report_maintenance"]
     assert ("ingot.report_maintenance", 3600) == (entry["task"], entry["schedule"])
-    events = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
-    (event,) = [each for each in events if each["event"] == "maintenance.reported"]
+    events = [json.loads(line) for line in process.stderr.splitlines() if line.startswith("{")]
+    (event,) = [log_event for log_event in events if log_event["event"] == "maintenance.reported"]
     assert 1 == event["nodes"]
 
 
 def test_an_added_setting_is_shown_and_checked(extended):
-    shown = extended.run("-m", "workers.ingot", "config", "conductor", **{VARIABLE: "60"})
-    assert f"# {VARIABLE}, default 3600" in shown.stdout
-    assert f"{OPTION} = 60" in shown.stdout
+    process = extended.run("-m", "workers.ingot", "config", "conductor", **{VARIABLE: "60"})
+    assert f"# {VARIABLE}, default 3600" in process.stdout
+    assert f"{OPTION} = 60" in process.stdout
     refused = extended.run("-m", "workers.ingot", "config", **{VARIABLE: "soon"})
     assert 0 != refused.returncode
     assert VARIABLE in refused.stderr

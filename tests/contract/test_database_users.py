@@ -31,7 +31,7 @@ def limited(api, kind):
     """Make an application on the same database, as the user of the API."""
     url = api.runtime.settings.database.connection
     grant(url, INGOT_OIDC_GROUP_MAP="external:operators")
-    made = []
+    runtimes = []
 
     def make(**default):
         settings = api.runtime.settings
@@ -42,11 +42,11 @@ def limited(api, kind):
         )
         runtime = app_runtime.make(settings, send=lambda _message: True)
         runtime.calls = DirectCalls(runtime)
-        made.append(runtime)
+        runtimes.append(runtime)
         return Api(create_app(runtime).test_client(), runtime, [])
 
     yield make
-    for runtime in made:
+    for runtime in runtimes:
         runtime.engine.dispose()
 
 
@@ -68,17 +68,17 @@ def test_each_route_that_reads_answers_as_it_does_to_the_owner_of_the_tables(res
     application, wrong = limited(), []
     for route in itertools.chain.from_iterable(blueprint.declared for blueprint in BLUEPRINTS):
         if route.method == "GET" and not route.path.endswith("/events/stream"):  # it does not end
-            expected, found = (each("GET", filled(route.path)) for each in (api, application))
-            if expected.status_code != found.status_code or found.status_code >= 500:
-                wrong.append((route.path, expected.status_code, found.text[:300]))
+            expected, answer = (client("GET", filled(route.path)) for client in (api, application))
+            if expected.status_code != answer.status_code or answer.status_code >= 500:
+                wrong.append((route.path, expected.status_code, answer.text[:300]))
     assert [] == wrong, "\n".join(map(str, wrong))
 
 
 def test_agents_are_answered(restore, api, limited):
     application = limited()
     api.set(uuid("n1"), provision_state="inspect wait")
-    found = application("GET", f"/v1/lookup?addresses={MAC}")
-    assert 200 == found.status_code, found.text
+    answer = application("GET", f"/v1/lookup?addresses={MAC}")
+    assert 200 == answer.status_code, answer.text
     body = {"callback_url": "https://127.0.0.1:9", "agent_version": "9", "agent_token": "secret"}
     accepted = application("POST", f"/v1/heartbeat/{uuid('n1')}", body)
     assert 202 == accepted.status_code, accepted.text
@@ -94,8 +94,8 @@ def test_events_of_bmcs_are_taken_and_a_deleted_node_leaves_its_bmc(restore, api
         digest = event_subscriptions.digest("secret")
         session.add(EventSubscription(node_id=node_id, digest=digest))
     body = {"Events": [{"MessageId": "X.1.0.PowerLost", "Severity": "Critical"}]}
-    taken = application("POST", f"/v1/redfish_events/{alone['uuid']}/secret", body)
-    assert 204 == taken.status_code, taken.text
+    answer = application("POST", f"/v1/redfish_events/{alone['uuid']}/secret", body)
+    assert 204 == answer.status_code, answer.text
     deleted = application("DELETE", "/v1/nodes/alone")
     assert 204 == deleted.status_code, deleted.text
     with api.runtime.reading() as session:

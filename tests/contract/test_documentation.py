@@ -28,13 +28,13 @@ def document(applications):
 @pytest.fixture(scope="module")
 def operations(document):
     """operationId -> (method, path, operation)"""
-    found = [
+    entries = [
         (about["operationId"], (method, path, about))
         for path, methods in document["paths"].items()
         for method, about in methods.items()
     ]
-    assert len(found) == len(dict(found)) > 140
-    return dict(found)
+    assert len(entries) == len(dict(entries)) > 140
+    return dict(entries)
 
 
 def resolved(document, node):
@@ -83,7 +83,7 @@ def test_no_schema_of_an_object_is_there_twice(document):
 
     walk(document["paths"], "paths")
     walk(document["components"], "components")
-    twice = [found for found in places.values() if len(found) > 1]
+    twice = [paths for paths in places.values() if len(paths) > 1]
     assert not twice, "make it a Component, so that clients have one class for it"
 
 
@@ -144,8 +144,8 @@ def test_an_undocumented_parameter_is_refused(api, operations):
     for name, (method, path, _) in operations.items():
         if method != "get" or name in NO_MATTER or "vendor_passthru" in path:
             continue
-        named = re.sub(r"\{flow\}", "cleaning", path)
-        answer = api("GET", re.sub(r"\{\w+\}", "x", named) + "?colour=red")
+        filled_path = re.sub(r"\{flow\}", "cleaning", path)
+        answer = api("GET", re.sub(r"\{\w+\}", "x", filled_path) + "?colour=red")
         assert (400, True) == (answer.status_code, "colour" in answer.text), name
 
 

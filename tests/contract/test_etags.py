@@ -47,12 +47,12 @@ def test_changes_by_the_service_keep_the_tag(api):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "status"), [("*", 200), ('"other", "{tag}"', 200), ('"other"', 412)]
+    ("tags", "status"), [("*", 200), ('"other", "{tag}"', 200), ('"other"', 412)]
 )
-def test_any_of_several_tags_may_match(api, wanted, status):
+def test_any_of_several_tags_may_match(api, tags, status):
     path = f"/v1/nodes/{api.node()['uuid']}"
     tag = api("GET", path).headers["ETag"].strip('"')
-    headers = {"If-Match": wanted.format(tag=tag)}
+    headers = {"If-Match": tags.format(tag=tag)}
     assert status == api("PATCH", path, described("mine"), **headers).status_code
 
 
@@ -72,15 +72,15 @@ def test_deletion_and_verbs_check_the_tag(api, method, below, body):
 
 
 def test_a_new_node_is_returned_with_its_tag(api):
-    made = api("POST", "/v1/nodes", {"driver": "fake-hardware"})
-    assert made.headers["ETag"] == api("GET", f"/v1/nodes/{made.json['uuid']}").headers["ETag"]
+    answer = api("POST", "/v1/nodes", {"driver": "fake-hardware"})
+    assert answer.headers["ETag"] == api("GET", f"/v1/nodes/{answer.json['uuid']}").headers["ETag"]
 
 
 @BOTH
 def test_the_tag_depends_on_a_secret_of_the_database(api):
     """Without it, a reader could find a password by computing the tags of guesses."""
     path = f"/v1/nodes/{api.node()['uuid']}"
-    before = api("GET", path).headers["ETag"]
+    tag = api("GET", path).headers["ETag"]
     with api.runtime.transaction() as session:
         session.execute(update(Secret).values(value=secrets.token_hex(32)))
-    assert before != api("GET", path).headers["ETag"]
+    assert tag != api("GET", path).headers["ETag"]

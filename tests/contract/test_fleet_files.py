@@ -204,7 +204,7 @@ def test_a_file_that_cannot_be_read_is_refused_with_its_line(ingot, tmp_path, co
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("entry", "message"),
     [
         ("- {name: two, driver: redfish, ports: [52:54:00:12:34:56]}", "is that of line 3, too"),
         ("- {name: one, driver: redfish}", "name: one is that of line 3, too"),
@@ -226,14 +226,14 @@ def test_a_file_that_cannot_be_read_is_refused_with_its_line(ingot, tmp_path, co
         ("- {name: old, driver: redfsh}", "redfsh"),
     ],
 )  # fmt: skip
-def test_a_surprise_changes_nothing(api, ingot, more, message):
+def test_a_surprise_changes_nothing(api, ingot, entry, message):
     api("POST", "/v1/nodes", {"driver": "redfish", "name": "old"})
     api("POST", "/v1/nodes", {"driver": "redfish", "name": "other"})
     api("POST", "/v1/nodes", {"driver": "redfish", "name": "busy", "resource_class": "gold"})
     uuids = {name: node["uuid"] for name, node in nodes_of(api).items()}
     api.set(uuids["busy"], provision_state=State.ACTIVE)
     api("POST", "/v1/ports", {"node_uuid": uuids["other"], "address": "52:54:00:00:00:99"})
-    ended = ingot("apply", "-", stdin=MACHINE + more, status=1)
+    ended = ingot("apply", "-", stdin=MACHINE + entry, status=1)
     assert message in ended.out
     assert "nothing was done" in ended.err
     assert [] == ingot.changes
@@ -290,8 +290,8 @@ def test_pruning_is_listed_confirmed_and_limited(api, ingot):
         address = f"52:54:00:00:00:0{digit}"
         api("POST", "/v1/ports", {"node_uuid": uuids["keep"], "address": address})
     fleet = "nodes: [{name: keep, ports: [52:54:00:00:00:01]}]"
-    where = ("--where", "shard in (of-keep, of-drop)")
-    refused = ingot("apply", "-", "--prune", *where, stdin=fleet, status=2)
+    options = ("--where", "shard in (of-keep, of-drop)")
+    refused = ingot("apply", "-", "--prune", *options, stdin=fleet, status=2)
     assert "- drop: delete" in refused.lines
     assert "    port 52:54:00:00:00:02: removed" in refused.lines
     assert "delete 1 node (drop); delete ports of 1 node (keep): needs --yes" in refused.err
@@ -300,7 +300,7 @@ def test_pruning_is_listed_confirmed_and_limited(api, ingot):
     refused = ingot("apply", "-", "--prune", "--yes", stdin=fleet, status=1)
     assert any(line.startswith("! busy: Can not delete node") for line in refused.lines)
     assert [] == ingot.changes
-    ingot("apply", "-", "--prune", "--yes", *where, stdin=fleet)
+    ingot("apply", "-", "--prune", "--yes", *options, stdin=fleet)
     assert {"keep", "busy", "elsewhere"} == nodes_of(api).keys()
     ports = api("GET", "/v1/nodes/keep/ports").json["ports"]
     assert ["52:54:00:00:00:01"] == [port["address"] for port in ports]
@@ -465,6 +465,6 @@ def test_each_value_of_a_key_has_a_cell_that_is_no_formula(value):
 
 @given(TEXT)
 def test_each_text_of_yaml_is_read_back_by_version_1_2_and_by_1_1(text):
-    written = documents.write_yaml([{"name": text, text: text}])
-    assert {"name": text, text: text} == documents.read_yaml(written)[0].values
-    assert {"name": text, text: text} == yaml.safe_load(written)["nodes"][0]
+    document = documents.write_yaml([{"name": text, text: text}])
+    assert {"name": text, text: text} == documents.read_yaml(document)[0].values
+    assert {"name": text, text: text} == yaml.safe_load(document)["nodes"][0]

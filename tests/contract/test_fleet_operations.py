@@ -29,7 +29,7 @@ def records(api):
             operation = Operation(uuid=str(uuid4()), node_id=owner.id, **fields)
             session.add(operation)
             session.flush()
-            for position, (interface, name, more) in enumerate(steps):
+            for position, (interface, name, step_columns) in enumerate(steps):
                 session.add(
                     OperationStep(
                         operation_id=operation.id,
@@ -37,7 +37,7 @@ def records(api):
                         interface=interface,
                         name=name,
                         source="frame",
-                        **more,
+                        **step_columns,
                     )
                 )
             return operation.uuid
@@ -60,34 +60,34 @@ def groups(api, query=""):
     return answer.json
 
 
-def counted(found):
-    return {tuple(group["values"].values()): group["nodes"] for group in found["groups"]}
+def counted(answer):
+    return {tuple(group["values"].values()): group["nodes"] for group in answer["groups"]}
 
 
 def test_failures_are_counted_by_code_and_step_the_largest_group_first(api, records):
     for _ in range(2):
         records(api.node(), **failed("timeout", "deploy.boot"))
     records(api.node(), **failed("timeout", "power.reboot"))
-    last = api.node(name="newest")
-    uuid = records(last, **failed("unreachable", "power.reboot"))
+    newest_node = api.node(name="newest")
+    uuid = records(newest_node, **failed("unreachable", "power.reboot"))
 
-    found = groups(api)
+    answer = groups(api)
     assert {
         ("timeout", "deploy.boot"): 2,
         ("unreachable", "power.reboot"): 1,
         ("timeout", "power.reboot"): 1,
-    } == counted(found)
-    assert 2 == found["groups"][0]["nodes"]
-    assert (4, True) == (found["nodes"], found["complete"])
+    } == counted(answer)
+    assert 2 == answer["groups"][0]["nodes"]
+    assert (4, True) == (answer["nodes"], answer["complete"])
     assert {
         "uuid": uuid,
-        "node_uuid": last["uuid"],
+        "node_uuid": newest_node["uuid"],
         "node_name": "newest",
         "finished_at": "2026-01-01T12:00:00+00:00",
         "message": "it broke",
         "cause": "why",
         "hint": "look here",
-    } == found["groups"][1]["example"]
+    } == answer["groups"][1]["example"]
 
 
 def test_the_filter_of_a_group_lists_its_nodes(api, records):
@@ -101,16 +101,16 @@ def test_the_filter_of_a_group_lists_its_nodes(api, records):
     records(api.node(resource_class="large", shard="row-1"), **failed("defect", "deploy.boot"))
     api.node(resource_class="large", shard="row-1")
 
-    found = groups(api, "?by=code,step,resource_class,shard")["groups"]
-    assert [2, 2, 2, 1] == [each["nodes"] for each in found]
-    for group in found:
+    listed_groups = groups(api, "?by=code,step,resource_class,shard")["groups"]
+    assert [2, 2, 2, 1] == [group["nodes"] for group in listed_groups]
+    for group in listed_groups:
         query = "&".join(f"{name}={value}" for name, value in group["filter"].items())
         listed = api("GET", f"/v1/nodes?{query}&fields=uuid,resource_class,shard").json["nodes"]
         assert group["nodes"] == len(listed), query
-        assert group["example"]["node_uuid"] in {each["uuid"] for each in listed}
-        for each in listed:
-            assert group["values"]["shard"] == each["shard"]
-            assert group["values"]["resource_class"] == each["resource_class"]
+        assert group["example"]["node_uuid"] in {node["uuid"] for node in listed}
+        for node in listed:
+            assert group["values"]["shard"] == node["shard"]
+            assert group["values"]["resource_class"] == node["resource_class"]
 
 
 @pytest.fixture
@@ -153,23 +153,23 @@ def test_conductors_that_are_lost_or_impeded_are_listed_with_what_is_left_to_the
     conductors("lost", silent=600)
     conductors("impeded", impediment="it does not reach the broker")
     conductors("alone", silent=600, group="island")
-    held = ("running", "lost"), ("queued", "lost"), ("waiting", "lost"), ("held", "impeded")
-    for state, holder in held:
+    reservations = ("running", "lost"), ("queued", "lost"), ("waiting", "lost"), ("held", "impeded")
+    for state, holder in reservations:
         node = api.node()
         reserve(api, node, records(node, state=state), holder)
     ended = api.node()
     reserve(api, ended, records(ended, state="failed", finished_at=START), "lost")
 
-    found = at_fault(api)
-    assert {"lost", "impeded", "alone"} == {*found}
-    lost = found["lost"]
+    entries = at_fault(api)
+    assert {"lost", "impeded", "alone"} == {*entries}
+    lost = entries["lost"]
     assert "no heartbeat for 60" in lost.pop("reason")
     assert {"state": "lost", "operations": 2, "waiting": 1, "successors": 1} == lost
     assert {
         "state": "impeded", "reason": "it does not reach the broker", "operations": 0, "waiting": 1,
         "successors": 1,
-    } == found["impeded"]  # fmt: skip
-    assert (0, 0) == (found["alone"]["operations"], found["alone"]["successors"])
+    } == entries["impeded"]  # fmt: skip
+    assert (0, 0) == (entries["alone"]["operations"], entries["alone"]["successors"])
 
 
 def test_a_step_shows_how_often_it_was_taken_over(api, records):
@@ -206,8 +206,8 @@ def test_the_newest_of_two_failures_counts(api, records):
 def test_fewer_groups_than_there_are_is_told(api, records):
     for step in ("a.b", "c.d"):
         records(api.node(), **failed("timeout", step))
-    found = groups(api, "?limit=1")
-    assert (1, 2, False) == (len(found["groups"]), found["nodes"], found["complete"])
+    answer = groups(api, "?limit=1")
+    assert (1, 2, False) == (len(answer["groups"]), answer["nodes"], answer["complete"])
 
 
 @pytest.mark.parametrize(
@@ -233,34 +233,34 @@ def test_current_steps_are_listed_the_longest_first(api, records):
         return {"started_at": START + timedelta(minutes=minutes), "conductor": conductor}
 
     states = (("running", 5), ("waiting", 2), ("held", 9))
-    made = {}
+    uuids = {}
     for state, minutes in states:
-        done = ("power", "power_on", step(0) | {"state": "done"})
+        first_step = ("power", "power_on", step(0) | {"state": "done"})
         now = ("deploy", "write_image", step(minutes))
-        made[state] = records(api.node(name=state), done, now, state=state, cursor=1)
+        uuids[state] = records(api.node(name=state), first_step, now, state=state, cursor=1)
     records(api.node(), ("power", "power_on", {}), state="queued")
     records(api.node(), ("power", "power_on", {}), state="queued", queue="clean")
 
     answer = api("GET", "/v1/operations/current").json
     assert {"queued": 1, "admission": 1, "running": 1, "waiting": 1, "held": 1} == answer["counts"]
-    assert ["waiting", "running", "held"] == [each["state"] for each in answer["steps"]]
-    first = answer["steps"][0]
-    assert (made["waiting"], "waiting") == (first["uuid"], first["node_name"])
-    assert ("deploy.write_image", "rack-1") == (first["step"], first["conductor"])
-    assert "2026-01-01T12:02:00+00:00" == first["since"]
+    assert ["waiting", "running", "held"] == [entry["state"] for entry in answer["steps"]]
+    longest_step = answer["steps"][0]
+    assert (uuids["waiting"], "waiting") == (longest_step["uuid"], longest_step["node_name"])
+    assert ("deploy.write_image", "rack-1") == (longest_step["step"], longest_step["conductor"])
+    assert "2026-01-01T12:02:00+00:00" == longest_step["since"]
     assert 1 == len(api("GET", "/v1/operations/current?limit=1").json["steps"])
 
 
 def test_queues_show_their_operations_in_the_order_of_admission(api, records):
     queued = {"state": "queued", "queue": "clean"}
-    third = records(api.node(), round=None, **queued)
-    second = records(api.node(), round=2, **queued)
-    first = records(api.node(), round=1, **queued)
+    third_operation = records(api.node(), round=None, **queued)
+    second_operation = records(api.node(), round=2, **queued)
+    first_operation = records(api.node(), round=1, **queued)
     edge = records(api.node(), state="queued", queue="deploy/edge", round=1)
     records(api.node(), state="running", queue="clean", admitted_at=START)
 
     general, of_group = api("GET", "/v1/operations/queues").json["queues"]
-    assert [(1, first), (2, second), (3, third)] == [
+    assert [(1, first_operation), (2, second_operation), (3, third_operation)] == [
         (operation["place"], operation["uuid"]) for operation in general["operations"]
     ]
     limit = api.runtime.settings.conductor.max_concurrent_clean

@@ -127,8 +127,8 @@ def populate(api):
     """Create one resource of each kind, and nodes in several states."""
 
     def make(path, key, **fields):
-        known = RIGHT[f"/v1/{path}"] | {"uuid": uuid(key)} | fields
-        answer = api("POST", f"/v1/{path}", known)
+        body = RIGHT[f"/v1/{path}"] | {"uuid": uuid(key)} | fields
+        answer = api("POST", f"/v1/{path}", body)
         assert 201 == answer.status_code, answer.text
 
     make("chassis", "case")
@@ -182,9 +182,9 @@ def restore(api):
         with api.runtime.transaction() as session:
             for table in reversed(rows):
                 session.execute(table.delete())
-            for table, each in rows.items():
-                if each and table is not NodeSearch.__table__:  # triggers write it
-                    session.execute(insert(table), each)
+            for table, table_rows in rows.items():
+                if table_rows and table is not NodeSearch.__table__:  # triggers write it
+                    session.execute(insert(table), table_rows)
 
     yield restore
     api.runtime.calls = None
@@ -193,10 +193,10 @@ def restore(api):
 def cases(operation):
     """Strategy of valid and invalid requests for an operation, mostly about existing resources."""
     positive, negative = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
-    named = {
-        name: [each for key in KNOWN[before] for each in (key, uuid(key))]
-        for before, name in re.findall(r"(\w+)/\{(\w+)\}", operation.path)
-        if before in KNOWN
+    known_values = {
+        name: [value for key in KNOWN[collection] for value in (key, uuid(key))]
+        for collection, name in re.findall(r"(\w+)/\{(\w+)\}", operation.path)
+        if collection in KNOWN
     }
 
     @strategies.composite
@@ -206,11 +206,11 @@ def cases(operation):
         )
         right = RIGHT.get(operation.path)
         if right and isinstance(case.body, dict) and draw(strategies.integers(0, 9)) < 8:
-            tried = draw(strategies.lists(strategies.sampled_from([*case.body, ""]), max_size=2))
-            case.body = right | {name: case.body[name] for name in tried if name}
-        for name, known in named.items():
+            fields = draw(strategies.lists(strategies.sampled_from([*case.body, ""]), max_size=2))
+            case.body = right | {name: case.body[name] for name in fields if name}
+        for name, values in known_values.items():
             if draw(strategies.integers(0, 9)) < 8:
-                case.path_parameters[name] = draw(strategies.sampled_from(known))
+                case.path_parameters[name] = draw(strategies.sampled_from(values))
         if draw(strategies.integers(0, 9)) < 9:
             version = draw(strategies.sampled_from(VERSIONS))
             case.headers = {**(case.headers or {}), HEADER: version}
@@ -252,7 +252,7 @@ def short_streams(monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_answer_is_documented(api, restore):
     schema = schemathesis.openapi.from_wsgi("/openapi.json", api.client.application)
-    operations = [each.ok() for each in schema.get_all_operations()]
+    operations = [result.ok() for result in schema.get_all_operations()]
     end, wrong = time.monotonic() + SECONDS, []
     for lap in count():
         for operation in operations:

@@ -28,22 +28,22 @@ def hold(api, node, kind="hardware", **fields):
     return answer.json
 
 
-def expire(api, made):
+def expire(api, new_hold):
     with api.runtime.transaction() as session:
-        past = update(Hold).where(Hold.uuid == made["uuid"])
+        past = update(Hold).where(Hold.uuid == new_hold["uuid"])
         session.execute(past.values(expires_at=datetime(2020, 1, 1)))
 
 
-def provision(api, node, target, **more):
+def provision(api, node, target, **fields):
     path = f"/v1/nodes/{node['uuid']}/states/provision"
-    return api("PUT", path, {"target": target, **more})
+    return api("PUT", path, {"target": target, **fields})
 
 
-def refused(answer, made):
+def refused(answer, new_hold):
     """Check that an answer is the refusal by a hold."""
     assert 409 == answer.status_code, answer.text
     words = fault(answer)["faultstring"]
-    assert f"{made['kind']} hold {made['uuid']}" in words
+    assert f"{new_hold['kind']} hold {new_hold['uuid']}" in words
     assert f"because: {REASON}" in words
     return words
 
@@ -52,17 +52,17 @@ def refused(answer, made):
 def test_a_hold_is_set_shown_listed_changed_and_ended(api):
     node = api.node(name="n1")
     answer = api("POST", "/v1/nodes/n1/holds", {"kind": "hardware", "reason": REASON})
-    made = answer.json
-    path = f"/v1/holds/{made['uuid']}"
+    new_hold = answer.json
+    path = f"/v1/holds/{new_hold['uuid']}"
     assert (201, f"http://localhost{path}") == (answer.status_code, answer.location)
     assert {"kind": "hardware", "reason": REASON, "node_uuid": node["uuid"]} == {
-        name: made[name] for name in ("kind", "reason", "node_uuid")
+        name: new_hold[name] for name in ("kind", "reason", "node_uuid")
     }
-    assert (None, None) == (made["expires_at"], made["owner"])
-    assert made == api("GET", path).json
+    assert (None, None) == (new_hold["expires_at"], new_hold["owner"])
+    assert new_hold == api("GET", path).json
     for listing in ("/v1/holds", "/v1/nodes/n1/holds", "/v1/holds?kind=hardware"):
         (listed,) = api("GET", listing).json["holds"]
-        assert made["uuid"] == listed["uuid"], listing
+        assert new_hold["uuid"] == listed["uuid"], listing
     assert [] == api("GET", "/v1/holds?kind=scheduling").json["holds"]
     until = in_hours(2)
     patch = [
@@ -77,9 +77,9 @@ def test_a_hold_is_set_shown_listed_changed_and_ended(api):
     assert 204 == api("DELETE", path).status_code
     assert 404 == api("GET", path).status_code
     history = api("GET", "/v1/nodes/n1/history/?detail=true").json["history"]
-    told = [each["event"] for each in history if each["event_type"] == "hold"]
+    events = [entry["event"] for entry in history if entry["event_type"] == "hold"]
     assert ["Hold set", "Hold changed", "Hold changed", "Hold ended"] == [
-        each.partition(":")[0] for each in told
+        message.partition(":")[0] for message in events
     ]
     with api.runtime.reading() as session:
         actions = session.scalars(select(AuditRecord.action).order_by(AuditRecord.id)).all()
@@ -91,14 +91,16 @@ def test_a_hold_is_set_shown_listed_changed_and_ended(api):
 @BOTH
 def test_changes_of_holds_are_events_of_their_node(api):
     node = api.node()
-    last = api("GET", "/v1/events").json["last"]
-    made = hold(api, node)
+    last_sequence = api("GET", "/v1/events").json["last"]
+    new_hold = hold(api, node)
     patch = [{"op": "replace", "path": "/reason", "value": "other"}]
-    assert 200 == api("PATCH", f"/v1/holds/{made['uuid']}", patch).status_code
-    assert 204 == api("DELETE", f"/v1/holds/{made['uuid']}").status_code
-    found = api("GET", f"/v1/events?after={last}&type=node.hold&node={node['uuid']}").json["events"]
+    assert 200 == api("PATCH", f"/v1/holds/{new_hold['uuid']}", patch).status_code
+    assert 204 == api("DELETE", f"/v1/holds/{new_hold['uuid']}").status_code
+    events = api(
+        "GET", f"/v1/events?after={last_sequence}&type=node.hold&node={node['uuid']}"
+    ).json["events"]
     assert [(None, "hardware"), ("hardware", "hardware"), ("hardware", None)] == [
-        (each["before"], each["after"]) for each in found
+        (change["before"], change["after"]) for change in events
     ]
 
 
@@ -135,23 +137,27 @@ def test_wrong_fields_are_refused_by_their_names(api, fields, words):
 
 
 def test_fields_of_a_hold_that_never_change(api):
-    made = hold(api, api.node())
-    for field, value in (("kind", "scheduling"), ("node_uuid", made["node_uuid"]), ("owner", "p")):
+    new_hold = hold(api, api.node())
+    for field, value in (
+        ("kind", "scheduling"),
+        ("node_uuid", new_hold["node_uuid"]),
+        ("owner", "p"),
+    ):
         patch = [{"op": "replace", "path": f"/{field}", "value": value}]
-        answer = api("PATCH", f"/v1/holds/{made['uuid']}", patch)
+        answer = api("PATCH", f"/v1/holds/{new_hold['uuid']}", patch)
         assert 400 == answer.status_code, field
         assert field in fault(answer)["faultstring"]
-    answer = api("PATCH", f"/v1/holds/{made['uuid']}", [{"op": "remove", "path": "/reason"}])
+    answer = api("PATCH", f"/v1/holds/{new_hold['uuid']}", [{"op": "remove", "path": "/reason"}])
     assert 400 == answer.status_code
 
 
 def test_a_repeated_uuid_is_refused(api):
     node = api.node()
-    made = hold(api, node)
-    body = {"kind": "hardware", "reason": REASON, "uuid": made["uuid"]}
+    new_hold = hold(api, node)
+    body = {"kind": "hardware", "reason": REASON, "uuid": new_hold["uuid"]}
     answer = api("POST", f"/v1/nodes/{node['uuid']}/holds", body)
     assert 409 == answer.status_code
-    assert f"A hold with UUID {made['uuid']} already exists." == fault(answer)["faultstring"]
+    assert f"A hold with UUID {new_hold['uuid']} already exists." == fault(answer)["faultstring"]
 
 
 def test_a_node_has_a_limited_number_of_holds(api, monkeypatch):
@@ -207,10 +213,10 @@ REFUSED_BY = {
 def test_requests_are_refused_by_the_holds_with_their_effect(api, request_, held_by):
     effect, state, send = REQUESTS[request_]
     node = api.node(provision_state=state)
-    made = hold(api, node, held_by)
+    new_hold = hold(api, node, held_by)
     answer = send(api, node)
     if held_by in REFUSED_BY[effect]:
-        refused(answer, made)
+        refused(answer, new_hold)
         assert state == api("GET", f"/v1/nodes/{node['uuid']}").json["provision_state"]
         assert [] == api("GET", f"/v1/nodes/{node['uuid']}/operations").json["operations"]
     else:
@@ -219,30 +225,30 @@ def test_requests_are_refused_by_the_holds_with_their_effect(api, request_, held
 
 @BOTH
 def test_an_expiry_may_be_in_seconds_by_the_clock_of_the_database(api):
-    made = hold(api, api.node(), expires_in=3600)
+    new_hold = hold(api, api.node(), expires_in=3600)
     patch = [{"op": "add", "path": "/expires_in", "value": 7200}]
-    changed = api("PATCH", f"/v1/holds/{made['uuid']}", patch).json
+    changed = api("PATCH", f"/v1/holds/{new_hold['uuid']}", patch).json
     with api.runtime.reading() as session:
         present = clock.moment(session)
-    for shown, seconds in ((made, 3600), (changed, 7200)):
-        end = datetime.fromisoformat(shown["expires_at"]).replace(tzinfo=None)
+    for document, seconds in ((new_hold, 3600), (changed, 7200)):
+        end = datetime.fromisoformat(document["expires_at"]).replace(tzinfo=None)
         assert -60 < (end - present).total_seconds() - seconds <= 0
-        assert "expires_in" not in shown
+        assert "expires_in" not in document
 
 
 @BOTH
 def test_an_expired_hold_has_no_effect_before_it_is_deleted(api):
     node = api.node(provision_state="available")
-    made = hold(api, node, expires_at=in_hours(1))
-    refused(provision(api, node, "active"), made)
-    expire(api, made)
+    new_hold = hold(api, node, expires_at=in_hours(1))
+    refused(provision(api, node, "active"), new_hold)
+    expire(api, new_hold)
     path = "/v1/nodes?fields=uuid,holds&hold=hardware"
     assert [] == api("GET", path).json["nodes"]
     assert [] == api("GET", f"/v1/nodes/{node['uuid']}?fields=holds").json["holds"]
-    why = api("GET", f"/v1/nodes/{node['uuid']}/why").json
-    assert ([], False) == (why["holds"], "hold" in why["summary"])
+    explanation = api("GET", f"/v1/nodes/{node['uuid']}/why").json
+    assert ([], False) == (explanation["holds"], "hold" in explanation["summary"])
     patch = [{"op": "replace", "path": "/expires_at", "value": in_hours(1)}]
-    answer = api("PATCH", f"/v1/holds/{made['uuid']}", patch)
+    answer = api("PATCH", f"/v1/holds/{new_hold['uuid']}", patch)
     assert (409, True) == (answer.status_code, "has expired" in fault(answer)["faultstring"])
     assert 202 == provision(api, node, "active").status_code
 
@@ -255,58 +261,66 @@ def test_transitions_without_an_operation_are_not_refused(api):
 
 def test_a_dry_run_names_the_holds(api):
     node = api.node(provision_state="available")
-    made = [hold(api, node), hold(api, node, "scheduling")]
-    found = provision(api, node, "active", dry_run=True).json
-    assert (False, 409) == (found["accepted"], found["refused"][0]["status"])
-    assert all(each["uuid"] in found["refused"][0]["reason"] for each in made)
+    new_holds = [hold(api, node), hold(api, node, "scheduling")]
+    answer = provision(api, node, "active", dry_run=True).json
+    assert (False, 409) == (answer["accepted"], answer["refused"][0]["status"])
+    assert all(new_hold["uuid"] in answer["refused"][0]["reason"] for new_hold in new_holds)
 
 
 def test_steps_on_a_held_child_node_are_refused(api):
     parent, child = api.node(provision_state="manageable"), api.node()
     api.set(child["uuid"], parent_node=parent["uuid"])
     steps = [{"interface": "power", "step": "power_on", "execute_on_child_nodes": True}]
-    made = hold(api, child)
-    refused(provision(api, parent, "clean", clean_steps=steps), made)
-    assert 204 == api("DELETE", f"/v1/holds/{made['uuid']}").status_code
+    new_hold = hold(api, child)
+    refused(provision(api, parent, "clean", clean_steps=steps), new_hold)
+    assert 204 == api("DELETE", f"/v1/holds/{new_hold['uuid']}").status_code
     assert 202 == provision(api, parent, "clean", clean_steps=steps).status_code
 
 
 def test_a_hold_is_set_during_an_operation_which_goes_on(api):
     node = api.node(provision_state="manageable")
     assert 202 == provision(api, node, "provide").status_code
-    before = api("GET", f"/v1/nodes/{node['uuid']}/operations").json
-    made = hold(api, node, "investigation")
-    assert before == api("GET", f"/v1/nodes/{node['uuid']}/operations").json
-    assert 204 == api("DELETE", f"/v1/holds/{made['uuid']}").status_code
+    operations = api("GET", f"/v1/nodes/{node['uuid']}/operations").json
+    new_hold = hold(api, node, "investigation")
+    assert operations == api("GET", f"/v1/nodes/{node['uuid']}/operations").json
+    assert 204 == api("DELETE", f"/v1/holds/{new_hold['uuid']}").status_code
 
 
 @BOTH
 def test_why_names_the_holds(api):
     node = api.node(provision_state="available")
     until = in_hours(3)
-    made = hold(api, node, "scheduling", expires_at=until)
-    found = api("GET", f"/v1/nodes/{node['uuid']}/why").json
-    assert f"Held by a scheduling hold {made['uuid']} by an unnamed user since" in found["summary"]
-    assert f"because: {REASON}." in found["summary"]
-    listed = {name: each for name, each in made.items() if name not in ("node_uuid", "links")}
-    assert [listed | {"effects": ["instances"]}] == found["holds"]
+    new_hold = hold(api, node, "scheduling", expires_at=until)
+    explanation = api("GET", f"/v1/nodes/{node['uuid']}/why").json
+    assert (
+        f"Held by a scheduling hold {new_hold['uuid']} by an unnamed user since"
+        in explanation["summary"]
+    )
+    assert f"because: {REASON}." in explanation["summary"]
+    listed = {name: value for name, value in new_hold.items() if name not in ("node_uuid", "links")}
+    assert [listed | {"effects": ["instances"]}] == explanation["holds"]
 
 
 @BOTH
 def test_nodes_show_holds_only_if_the_field_is_named(api):
-    held, free = api.node(), api.node()
-    hold(api, held, "investigation"), hold(api, held, "hardware"), hold(api, held, "hardware")
-    found = api("GET", "/v1/nodes?fields=uuid,holds").json["nodes"]
-    expected = {held["uuid"]: ["hardware", "hardware", "investigation"], free["uuid"]: []}
-    assert expected == {each["uuid"]: each["holds"] for each in found}
+    held_node, free_node = api.node(), api.node()
+    (
+        hold(api, held_node, "investigation"),
+        hold(api, held_node, "hardware"),
+        hold(api, held_node, "hardware"),
+    )
+    listed_nodes = api("GET", "/v1/nodes?fields=uuid,holds").json["nodes"]
+    expected = {held_node["uuid"]: ["hardware", "hardware", "investigation"], free_node["uuid"]: []}
+    assert expected == {node["uuid"]: node["holds"] for node in listed_nodes}
     assert (
-        expected[held["uuid"]] == api("GET", f"/v1/nodes/{held['uuid']}?fields=holds").json["holds"]
+        expected[held_node["uuid"]]
+        == api("GET", f"/v1/nodes/{held_node['uuid']}?fields=holds").json["holds"]
     )
     for path in ("/v1/nodes/detail", "/v1/nodes?detail=true", "/v1/nodes"):
         assert all("holds" not in node for node in api("GET", path).json["nodes"]), path
-    assert held == api("GET", f"/v1/nodes/{held['uuid']}").json
+    assert held_node == api("GET", f"/v1/nodes/{held_node['uuid']}").json
     (one,) = api("GET", "/v1/nodes?hold=hardware").json["nodes"]
-    assert held["uuid"] == one["uuid"]
+    assert held_node["uuid"] == one["uuid"]
     assert [] == api("GET", "/v1/nodes?hold=scheduling").json["nodes"]
     assert 400 == api("GET", "/v1/nodes?hold=coffee").status_code
 
@@ -314,28 +328,28 @@ def test_nodes_show_holds_only_if_the_field_is_named(api):
 @BOTH
 def test_lists_of_holds_are_paged_and_filtered(api):
     nodes = [api.node() for _ in range(3)]
-    made = [hold(api, node, expires_at=in_hours(hours)) for hours, node in enumerate(nodes, 1)]
-    made.append(hold(api, nodes[0], "scheduling"))
+    new_holds = [hold(api, node, expires_at=in_hours(hours)) for hours, node in enumerate(nodes, 1)]
+    new_holds.append(hold(api, nodes[0], "scheduling"))
     with api.runtime.transaction() as session:
         session.execute(
-            update(Hold).where(Hold.uuid == made[1]["uuid"]).values(owner="p", user_id="u")
+            update(Hold).where(Hold.uuid == new_holds[1]["uuid"]).values(owner="p", user_id="u")
         )
 
     def listed(query):
-        found = api("GET", f"/v1/holds?{query}")
-        assert 200 == found.status_code, found.text
-        return [hold["uuid"] for hold in found.json["holds"]]
+        answer = api("GET", f"/v1/holds?{query}")
+        assert 200 == answer.status_code, answer.text
+        return [hold["uuid"] for hold in answer.json["holds"]]
 
-    uuids = [each["uuid"] for each in made]
-    first = api("GET", "/v1/holds?limit=3").json
-    assert uuids[:3] == [each["uuid"] for each in first["holds"]]
-    assert uuids[3:] == listed(first["next"].partition("?")[2])
-    before = in_hours(2.5).replace("+", "%2B")
-    assert uuids[:2] == listed(f"expired_before={before}")
+    uuids = [new_hold["uuid"] for new_hold in new_holds]
+    first_page = api("GET", "/v1/holds?limit=3").json
+    assert uuids[:3] == [entry["uuid"] for entry in first_page["holds"]]
+    assert uuids[3:] == listed(first_page["next"].partition("?")[2])
+    moment = in_hours(2.5).replace("+", "%2B")
+    assert uuids[:2] == listed(f"expired_before={moment}")
     assert [uuids[1]] == listed("owner=p") == listed("user=u") == listed("owner=p&kind=hardware")
     assert [uuids[3]] == listed("kind=scheduling")
     assert [uuids[0], uuids[3]] == [
-        each["uuid"] for each in api("GET", f"/v1/nodes/{nodes[0]['uuid']}/holds").json["holds"]
+        entry["uuid"] for entry in api("GET", f"/v1/nodes/{nodes[0]['uuid']}/holds").json["holds"]
     ]
     assert 400 == api("GET", "/v1/holds?expired_before=soon").status_code
 
@@ -344,22 +358,22 @@ def test_lists_of_holds_are_paged_and_filtered(api):
 def test_an_undisturbed_deletion_of_a_node_ends_its_holds(api):
     node = api.node(provision_state="manageable")
     hold(api, node, "scheduling")
-    last = api("GET", "/v1/events").json["last"]
+    last_sequence = api("GET", "/v1/events").json["last"]
     assert 204 == api("DELETE", f"/v1/nodes/{node['uuid']}").status_code
     assert [] == api("GET", "/v1/holds").json["holds"]
-    found = api("GET", f"/v1/events?after={last}").json["events"]
-    assert ["node.hold", "node.deleted"] == [each["type"] for each in found]
+    events = api("GET", f"/v1/events?after={last_sequence}").json["events"]
+    assert ["node.hold", "node.deleted"] == [change["type"] for change in events]
 
 
 def test_a_rollout_excludes_held_nodes(api):
-    held, free = (api.node(provision_state="manageable") for _ in range(2))
-    made = hold(api, held)
+    held_node, free_node = (api.node(provision_state="manageable") for _ in range(2))
+    new_hold = hold(api, held_node)
     body = {"target": "clean", "clean_steps": STEPS, "nodes": {}, "dry_run": True}
     plan = api("POST", "/v1/rollouts", body).json
-    assert [free["uuid"]] == [node["node_uuid"] for node in plan["nodes"]]
+    assert [free_node["uuid"]] == [node["node_uuid"] for node in plan["nodes"]]
     (excluded,) = plan["excluded_nodes"]
-    assert held["uuid"] == excluded["node_uuid"]
-    assert f"hardware hold {made['uuid']}" in excluded["reason"]
+    assert held_node["uuid"] == excluded["node_uuid"]
+    assert f"hardware hold {new_hold['uuid']}" in excluded["reason"]
     power = api("POST", "/v1/rollouts", {"target": "power on", "nodes": {}, "dry_run": True}).json
     assert 2 == power["included"]  # a hardware hold leaves the power to the repair
 

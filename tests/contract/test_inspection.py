@@ -144,11 +144,11 @@ def patch(op, path, value=None):
 
 @BOTH
 def test_a_rule_is_created_shown_listed_changed_and_deleted(api):
-    made = api("POST", RULES, {"actions": [ACTION], "conditions": [CONDITION], "priority": 3})
-    rule = made.json
+    answer = api("POST", RULES, {"actions": [ACTION], "conditions": [CONDITION], "priority": 3})
+    rule = answer.json
     path = f"{RULES}/{rule['uuid']}"
 
-    assert (201, f"http://localhost{path}") == (made.status_code, made.location)
+    assert (201, f"http://localhost{path}") == (answer.status_code, answer.location)
     assert {
         "uuid": rule["uuid"], "description": None, "phase": "main", "priority": 3,
         "sensitive": False, "conditions": [CONDITION], "actions": [ACTION],
@@ -177,9 +177,13 @@ def test_a_sensitive_rule_is_never_shown_and_stays_sensitive(api):
     path = f"{RULES}/{rule['uuid']}"
 
     assert (None, None) == (rule["conditions"], rule["actions"])
-    for shown in (api("GET", path).json, *api("GET", f"{RULES}?detail=true").json[
+    for document in (api("GET", path).json, *api("GET", f"{RULES}?detail=true").json[
         "inspection_rules"]):  # fmt: skip
-        assert (True, None, None) == (shown["sensitive"], shown["conditions"], shown["actions"])
+        assert (True, None, None) == (
+            document["sensitive"],
+            document["conditions"],
+            document["actions"],
+        )
     assert 400 == api("PATCH", path, patch("replace", "/sensitive", False)).status_code
     assert 400 == api("PATCH", path, patch("replace", "/sensitive", None)).status_code
     assert 400 == api("PATCH", path, patch("remove", "/sensitive")).status_code
@@ -218,13 +222,13 @@ def test_older_versions_do_not_have_rules(api):
 
     assert "inspection_rules" not in old("GET", "/v1").json
     assert "inspection_rules" in api.at("1.96")("GET", "/v1").json
-    assert [404, 404] == [old("GET", each).status_code for each in (RULES, path)]
+    assert [404, 404] == [old("GET", url).status_code for url in (RULES, path)]
     refused = [("POST", RULES), ("DELETE", RULES), ("PATCH", path), ("DELETE", path)]
-    assert [405] * 4 == [old(method, each, []).status_code for method, each in refused]
+    assert [405] * 4 == [old(method, url, []).status_code for method, url in refused]
 
 
 @pytest.mark.parametrize(
-    ("fields", "named"),
+    ("fields", "message"),
     [
         ({"actions": []}, "actions"),
         ({"actions": None}, "actions"),
@@ -243,10 +247,10 @@ def test_older_versions_do_not_have_rules(api):
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_the_wrong_field_of_a_new_rule_is_named(api, fields, named):
+def test_the_wrong_field_of_a_new_rule_is_named(api, fields, message):
     answer = api("POST", RULES, {"actions": [ACTION], **fields})
     assert 400 == answer.status_code
-    assert named in fault(answer)["faultstring"]
+    assert message in fault(answer)["faultstring"]
 
 
 def test_a_new_rule_is_not_sensitive_by_default(api):

@@ -57,9 +57,9 @@ def kind(request):
 def rows():
     for number in range(NODES):
         few = FEW | {"instance_uuid": str(uuid.uuid4())} if number % 400 == 0 else {}
-        named = {"name": f"n{number}"} if number % 40 else {}
+        name_column = {"name": f"n{number}"} if number % 40 else {}
         changed = datetime(2026, 1, 1) + timedelta(seconds=number)
-        yield MOST | few | named | {"uuid": str(uuid.uuid4()), "updated_at": changed}
+        yield MOST | few | name_column | {"uuid": str(uuid.uuid4()), "updated_at": changed}
 
 
 @pytest.fixture
@@ -114,9 +114,9 @@ def plans_of(api, path, part, *settings):
 
 
 def assert_by_index(api, query, index):
-    found = list(plans(api, query))
-    assert found
-    for plan in found:
+    query_plans = list(plans(api, query))
+    assert query_plans
+    for plan in query_plans:
         assert re.search(f"{index}|ix_nodes_unnamed", plan), (query, plan)
         assert not WHOLE.search(plan), (query, plan)
 
@@ -169,8 +169,8 @@ def test_nodes_of_a_baseline_are_read_by_its_index_however_few_they_are(many, ki
             for query in ("", "&state=complies", marker):
                 path = f"/v1/baselines/{name}/nodes?limit={LIMIT}{query}"
                 (plan,) = plans_of(api, path, "ORDER BY")
-                first = re.search(r"(?:Scan using \w+ on|Scan on|SEARCH|SCAN) (\w+)", plan)
-                assert "baseline_nodes" == first[1], plan
+                scan = re.search(r"(?:Scan using \w+ on|Scan on|SEARCH|SCAN) (\w+)", plan)
+                assert "baseline_nodes" == scan[1], plan
                 assert not re.search(WHOLE.pattern + "|Merge Join", plan), plan
     following = many("GET", path.replace(f"limit={LIMIT}", "limit=5")).json["nodes"]
     assert few[21:26] == following
@@ -215,17 +215,18 @@ def test_an_address_is_searched_in_the_documents_of_few_nodes(many, kind, parsed
     document = {"redfish_address": "https://10.0.0.5"}
     with many.runtime.transaction() as session:
         session.execute(update(Node).where(Node.name == "n7").values(driver_info=document))
-    for where in (
+    for condition in (
         "bmc=10.0.0.5",
         "last_error~x or bmc=10.0.0.5",
         "name=x or bmc in (10.0.0.5, a*)",
     ):
         parsed.clear()
-        (plan,) = plans_of(many, f"/v1/nodes?where={quote(where)}", "ORDER BY")
+        (plan,) = plans_of(many, f"/v1/nodes?where={quote(condition)}", "ORDER BY")
         assert ["n7"] == [
-            node["name"] for node in many("GET", f"/v1/nodes?where={quote(where)}").json["nodes"]
+            node["name"]
+            for node in many("GET", f"/v1/nodes?where={quote(condition)}").json["nodes"]
         ]
         if kind == "sqlite":
-            assert {json.dumps(document, separators=(",", ":"))} == set(parsed), where
+            assert {json.dumps(document, separators=(",", ":"))} == set(parsed), condition
         else:
             assert re.search(r"CASE WHEN \(hashed SubPlan \d+\) THEN .*driver_info", plan), plan

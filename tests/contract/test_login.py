@@ -37,16 +37,16 @@ def users(api):
     return Directory(api.runtime.transaction)
 
 
-def sign_in(api, user="ann", password=PASSWORD, **more):
-    return api("POST", "/v1/login", {"username": user, "password": password, **more}, **ORIGIN)
+def sign_in(api, user="ann", password=PASSWORD, **fields):
+    return api("POST", "/v1/login", {"username": user, "password": password, **fields}, **ORIGIN)
 
 
 def records(api):
     """(action, outcome, user, status) of all records."""
     services_of(api.client.application).refused_requests.flush()
     with api.runtime.reading() as session:
-        found = session.scalars(select(AuditRecord).order_by(AuditRecord.id))
-        return [(each.action, each.outcome, each.user_name, each.status) for each in found]
+        rows = session.scalars(select(AuditRecord).order_by(AuditRecord.id))
+        return [(row.action, row.outcome, row.user_name, row.status) for row in rows]
 
 
 @on_both
@@ -123,14 +123,14 @@ def test_a_login_ends_the_earlier_session_of_the_browser_and_no_other_token(loca
     users.user("ann", ("reader", None))
     users.user("bob", ("reader", None))
     elsewhere = sign_in_elsewhere(api, "ann")
-    before = []
+    cookies = []
     for name in ("ann", "ann", "bob"):
         assert 200 == sign_in(local, name).status_code
-        before.append(local.client.get_cookie("ingot_session").value)
+        cookies.append(local.client.get_cookie("ingot_session").value)
     assert 401 == sign_in(local, "ann", "a wrong password").status_code
     statuses = [
         local("GET", CONDUCTORS, **{"X-Auth-Token": text}).status_code
-        for text in (*before, elsewhere)
+        for text in (*cookies, elsewhere)
     ]
     assert [401, 401, 200, 200] == statuses, "those that other logins have replaced"
 
@@ -155,20 +155,24 @@ def test_with_tls_no_other_host_and_no_other_service_of_the_host_sets_the_cookie
     users.user("ann", ("reader", None))
     mine = browser(api, public_endpoint=endpoint)
     cookie, *attributes = sign_in(mine).headers["Set-Cookie"].split("; ")
-    found = cookie.partition("=")[0]
+    actual_name = cookie.partition("=")[0]
     assert {"Path=/", "Secure", "HttpOnly"} <= set(attributes)
     assert not any(attribute.startswith("Domain") for attribute in attributes)
-    assert name in (found, None)
-    assert re.fullmatch("__Host-ingot_session(_[0-9a-f]{8})?", found)
+    assert name in (actual_name, None)
+    assert re.fullmatch("__Host-ingot_session(_[0-9a-f]{8})?", actual_name)
     text = cookie.partition("=")[2]
 
-    def status(given):
+    def status(cookie_name):
         mine.client._cookies.clear()
-        mine.client.set_cookie(given, text)
+        mine.client.set_cookie(cookie_name, text)
         return mine("GET", CONDUCTORS).status_code
 
-    others = {"ingot_session", "__Host-ingot_session", "__Host-ingot_session_00000000"} - {found}
-    assert [200, *[401] * len(others)] == [status(each) for each in (found, *others)]
+    other_names = {"ingot_session", "__Host-ingot_session", "__Host-ingot_session_00000000"} - {
+        actual_name
+    }
+    assert [200, *[401] * len(other_names)] == [
+        status(cookie_name) for cookie_name in (actual_name, *other_names)
+    ]
 
 
 def test_services_of_one_host_have_cookies_of_different_names(api, users):
@@ -240,8 +244,8 @@ def test_a_login_may_name_its_scope(local):
     for scope, name in (("system", "system"), ("red", "red"), ("red-id", "red")):
         answer = sign_in(local, scope=scope)
         assert (200, name) == (answer.status_code, answer.json["scope"])
-    made = local("POST", "/v1/nodes", {"driver": "fake-hardware"}, **ORIGIN)
-    assert (201, "red-id") == (made.status_code, made.json["owner"])
+    created_node = local("POST", "/v1/nodes", {"driver": "fake-hardware"}, **ORIGIN)
+    assert (201, "red-id") == (created_node.status_code, created_node.json["owner"])
     assert [("authenticate/login", "denied", "ann", 403)] == [
         record
         for record in records(local)
@@ -277,15 +281,15 @@ def test_without_a_choice_a_session_of_several_scopes_has_no_rights(local):
 def test_another_scope_is_a_new_token_of_the_same_session(local, api):
     assert 200 == sign_in(local, scope="blue").status_code
     with api.runtime.reading() as session:
-        (before,) = session.execute(select(ApiToken.uuid, ApiToken.expires_at))
+        (earlier_token,) = session.execute(select(ApiToken.uuid, ApiToken.expires_at))
     blue = local.client.get_cookie("ingot_session").value
     answer = choose(local, "system")
     assert (200, "system") == (answer.status_code, answer.json["scope"])
     assert 200 == local("GET", CONDUCTORS).status_code
     assert 401 == local("GET", "/v1/nodes", **{"X-Auth-Token": blue}).status_code
     with api.runtime.reading() as session:
-        (after_it,) = session.execute(select(ApiToken.uuid, ApiToken.expires_at))
-    assert before == after_it, "the choice of a scope prolongs no session"
+        (later_token,) = session.execute(select(ApiToken.uuid, ApiToken.expires_at))
+    assert earlier_token == later_token, "the choice of a scope prolongs no session"
     assert ("authenticate/scope", "success", "ann", 200) in records(local)
 
 
@@ -327,23 +331,27 @@ def test_no_project_is_called_as_the_scope_of_the_system(users, column):
 def test_a_wrong_login_costs_a_check_and_says_not_what_is_wrong(api, users, monkeypatch):
     checked, check = [], passwords.matches
     monkeypatch.setattr(
-        passwords, "matches", lambda stored, given: checked.append(given) or check(stored, given)
+        passwords,
+        "matches",
+        lambda stored, password: checked.append(password) or check(stored, password),
     )
     local = browser(api, wrong_passwords_per_minute=0)
     users.user("ann", ("reader", None))
     users.user("off", ("reader", None))
     users.enable("off", False)
-    said = set()
+    messages = set()
     for user in ("ann", "nonesuch", "a:b", " ann", "off"):
         answer = sign_in(local, user, "wrong password")
         assert 401 == answer.status_code, user
         assert "Set-Cookie" not in answer.headers
-        said.add(fault(answer)["faultstring"])
+        messages.add(fault(answer)["faultstring"])
         assert [user, 1] == [user, len(checked)]
         checked.clear()
-    assert 1 == len(said)
-    found = [record for record in records(local) if record[0] == "authenticate/login"]
-    assert {("denied", "ann", 401), ("denied", None, 401)} == {each[1:] for each in found}
+    assert 1 == len(messages)
+    login_records = [record for record in records(local) if record[0] == "authenticate/login"]
+    assert {("denied", "ann", 401), ("denied", None, 401)} == {
+        record[1:] for record in login_records
+    }
 
 
 def test_wrong_passwords_of_logins_and_of_http_basic_share_one_limit(api, users):
@@ -429,8 +437,8 @@ def test_other_credentials_go_before_the_session(local, users):
 
 
 def test_without_local_users_there_are_no_sessions(api):
-    shown = api("GET", "/v1/login").json
-    assert {"strategy": "noauth", "user": None}.items() <= shown.items()
+    login_state = api("GET", "/v1/login").json
+    assert {"strategy": "noauth", "user": None}.items() <= login_state.items()
     for answer in (sign_in(api), choose(api, "system")):
         assert 400 == answer.status_code
         assert "auth_strategy is noauth" in fault(answer)["faultstring"]

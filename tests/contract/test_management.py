@@ -40,8 +40,8 @@ def row(api):
 def operation(api):
     """Return kind and arguments of the new operation, None without one."""
     with api.runtime.reading() as session:
-        found = session.query(Operation).one_or_none()
-        return found and (found.kind, found.arguments)
+        new_operation = session.query(Operation).one_or_none()
+        return new_operation and (new_operation.kind, new_operation.arguments)
 
 
 def test_a_boot_device_is_set_and_shown(api, node):
@@ -194,14 +194,14 @@ def test_sensors_are_read_once_for_many_readers(api, node, monkeypatch):
         FakeManagement, "sensors", lambda self, target: reads.append(1) or read(self, target)
     )
     for _ in range(3):
-        found = api("GET", SENSORS).json["sensors"]
+        readings = api("GET", SENSORS).json["sensors"]
     assert {
         "name": "CPU 1",
         "kind": "temperature",
         "reading": 41.5,
         "unit": "°C",
         "health": "ok",
-    } in found
+    } in readings
     assert 1 == len(reads)
     patch = [{"op": "add", "path": "/description", "value": "another BMC"}]
     assert 200 == api("PATCH", "/v1/nodes/n1", patch).status_code
@@ -292,22 +292,22 @@ def test_an_unreachable_bmc_is_not_asked_for_media(api, node):
 
 
 def test_a_raid_configuration_is_stored_and_deleted(api, node):
-    wanted = {"logical_disks": [{"raid_level": "1+0", "size_gb": 100, "is_root_volume": True}]}
+    config = {"logical_disks": [{"raid_level": "1+0", "size_gb": 100, "is_root_volume": True}]}
 
-    assert 204 == api("PUT", "/v1/nodes/n1/states/raid", wanted).status_code
-    assert wanted == api("GET", "/v1/nodes/n1").json["target_raid_config"]
+    assert 204 == api("PUT", "/v1/nodes/n1/states/raid", config).status_code
+    assert config == api("GET", "/v1/nodes/n1").json["target_raid_config"]
     assert 204 == api("PUT", "/v1/nodes/n1/states/raid", {}).status_code
     assert {} == api("GET", "/v1/nodes/n1").json["target_raid_config"]
 
 
 def test_a_console_is_shown_after_its_start(api, node):
-    shown = api("GET", "/v1/nodes/n1/states/console").json
-    assert {"console_enabled": False, "console_info": None} == shown
+    console = api("GET", "/v1/nodes/n1/states/console").json
+    assert {"console_enabled": False, "console_info": None} == console
 
     api.set(node["uuid"], console_enabled=True)
-    shown = api("GET", "/v1/nodes/n1/states/console").json
+    console = api("GET", "/v1/nodes/n1/states/console").json
 
-    assert {"console_enabled": True, "console_info": {}} == shown
+    assert {"console_enabled": True, "console_info": {}} == console
 
 
 def test_vendor_functions_are_described_and_called(api, node):
@@ -328,13 +328,13 @@ def test_vendor_functions_are_described_and_called(api, node):
 
 def test_a_redfish_node_accepts_the_redfish_raid_interface_and_checks_its_target(api):
     path = "/v1/nodes/r1/states/raid"
-    given = {
+    body = {
         "name": "r1",
         "driver": "redfish",
         "driver_info": {"redfish_address": "https://192.0.2.10"},
         "raid_interface": "redfish",
     }
-    assert 201 == (created := api("POST", "/v1/nodes", given)).status_code, created.text
+    assert 201 == (created := api("POST", "/v1/nodes", body)).status_code, created.text
     config = {"logical_disks": [{"raid_level": "1", "size_gb": 100, "is_root_volume": True}]}
     assert 204 == api("PUT", path, config).status_code
     assert config == api("GET", "/v1/nodes/r1").json["target_raid_config"]
@@ -343,7 +343,7 @@ def test_a_redfish_node_accepts_the_redfish_raid_interface_and_checks_its_target
     assert fault(refused)["faultstring"].startswith("logical_disks/0/raid_level: Redfish has")
     described = api("GET", "/v1/drivers/redfish/raid/logical_disk_properties").json
     assert {"raid_level", "size_gb", "physical_disks", "controller"} <= set(described)
-    other = api("POST", "/v1/nodes", {**given, "name": "r2", "raid_interface": None})
+    other = api("POST", "/v1/nodes", {**body, "name": "r2", "raid_interface": None})
     assert "no-raid" == other.json["raid_interface"]
 
 
@@ -354,8 +354,8 @@ def machine():
 
 
 def test_vendor_functions_manage_subscriptions_to_the_events_of_a_bmc(api, calls, machine):
-    given = {"name": "r1", "driver": "redfish", "driver_info": machine.driver_info()}
-    assert 201 == api("POST", "/v1/nodes", given).status_code
+    body = {"name": "r1", "driver": "redfish", "driver_info": machine.driver_info()}
+    assert 201 == api("POST", "/v1/nodes", body).status_code
     path = "/v1/nodes/r1/vendor_passthru"
     functions = api("GET", f"{path}/methods").json
     assert {
@@ -364,16 +364,16 @@ def test_vendor_functions_manage_subscriptions_to_the_events_of_a_bmc(api, calls
         "get_all_subscriptions": ["GET"],
         "get_subscription": ["GET"],
     } == {
-        name: each["http_methods"]
-        for name, each in functions.items()
-        if "subscription" in name and each["async"] is False
+        name: description["http_methods"]
+        for name, description in functions.items()
+        if "subscription" in name and description["async"] is False
     }
 
     def call(method, function, arguments=None):
         return api(method, f"{path}?method={function}", arguments)
 
-    wanted = {"Destination": "https://192.0.2.1/events", "EventTypes": ["Alert"]}
-    created = call("POST", "create_subscription", wanted)
+    arguments = {"Destination": "https://192.0.2.1/events", "EventTypes": ["Alert"]}
+    created = call("POST", "create_subscription", arguments)
     assert 200 == created.status_code, created.text
     subscription = {"id": created.json["Id"]}
     assert created.json == call("GET", "get_subscription", subscription).json
@@ -383,7 +383,7 @@ def test_vendor_functions_manage_subscriptions_to_the_events_of_a_bmc(api, calls
     for method, function in (("GET", "get_subscription"), ("DELETE", "delete_subscription")):
         assert 404 == call(method, function, subscription).status_code
         assert fault(call(method, function))["faultstring"].startswith("id: vendor function")
-    refused = call("POST", "create_subscription", {**wanted, "EventTypes": ["Fire"]})
+    refused = call("POST", "create_subscription", {**arguments, "EventTypes": ["Fire"]})
     assert 400 == refused.status_code
     assert fault(refused)["faultstring"].startswith("EventTypes: ")
 
@@ -400,11 +400,11 @@ def test_bios_settings_grow_with_the_version(api, node):
     assert {"name", "value", "links", "created_at", "updated_at"} == plain.keys()
     (detailed,) = api("GET", "/v1/nodes/n1/bios?detail=true").json["bios"]
     assert ["On", "Off"] == detailed["allowable_values"]
-    (chosen,) = api("GET", "/v1/nodes/n1/bios?fields=name,read_only").json["bios"]
+    (setting,) = api("GET", "/v1/nodes/n1/bios?fields=name,read_only").json["bios"]
     assert {"name": "NumLock", "read_only": False} == {
-        key: chosen[key] for key in ("name", "read_only")
+        key: setting[key] for key in ("name", "read_only")
     }
-    assert "value" not in chosen
+    assert "value" not in setting
     one = api("GET", plain["links"][0]["href"]).json["NumLock"]
     assert ("On", "Enumeration") == (one["value"], one["attribute_type"])
     old = api.at("1.73")("GET", "/v1/nodes/n1/bios/NumLock").json["NumLock"]
@@ -433,9 +433,9 @@ def test_firmware_grows_with_the_version(api, node):
 def test_an_inventory_is_shown_as_it_was_stored(api, node):
     for hostname in ("first", "second"):
         with api.runtime.transaction() as session:
-            found = {"hostname": hostname}
+            inventory = {"hostname": hostname}
             hardware_inventory.store(
-                session, session.query(Node).one(), found, {"root_disk": "/dev/sda"}
+                session, session.query(Node).one(), inventory, {"root_disk": "/dev/sda"}
             )
 
     assert {"inventory": {"hostname": "second"}, "plugin_data": {"root_disk": "/dev/sda"}} == api(
@@ -446,9 +446,9 @@ def test_an_inventory_is_shown_as_it_was_stored(api, node):
 
 
 def test_logical_disks_are_described(api):
-    found = api("GET", "/v1/drivers/fake-hardware/raid/logical_disk_properties").json
+    properties = api("GET", "/v1/drivers/fake-hardware/raid/logical_disk_properties").json
 
-    assert {"raid_level", "size_gb", "is_root_volume"} < found.keys()
+    assert {"raid_level", "size_gb", "is_root_volume"} < properties.keys()
 
 
 def test_an_unreachable_broker_is_reported(api, node, calls):

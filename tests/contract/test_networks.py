@@ -40,13 +40,13 @@ def patch(api, path, **fields):
 @BOTH
 def test_a_network_is_created_shown_listed_changed_and_deleted(api):
     answer = network(api, "red", 200, tagged_vlans=[30, 31], owner="p-red", description="of red")
-    made = answer.json
-    path = f"/v1/networks/{made['uuid']}"
+    created_network = answer.json
+    path = f"/v1/networks/{created_network['uuid']}"
     assert (201, f"http://localhost{path}") == (answer.status_code, answer.location)
     assert {"vlan": 200, "tagged_vlans": [30, 31], "owner": "p-red", "public": False} == {
-        name: made[name] for name in ("vlan", "tagged_vlans", "owner", "public")
+        name: created_network[name] for name in ("vlan", "tagged_vlans", "owner", "public")
     }
-    assert made == api("GET", path).json == api("GET", "/v1/networks/red").json
+    assert created_network == api("GET", path).json == api("GET", "/v1/networks/red").json
     (listed,) = api("GET", "/v1/networks").json["networks"]
     assert {"uuid", "name", "vlan", "owner", "public", "links"} == set(listed)
     assert [] == api("GET", "/v1/networks?owner=other").json["networks"]
@@ -58,7 +58,7 @@ def test_a_network_is_created_shown_listed_changed_and_deleted(api):
 
 
 @pytest.mark.parametrize(
-    ("fields", "named"),
+    ("fields", "message"),
     [
         ({"vlan": 0}, "vlan"), ({"vlan": 4095}, "vlan"), ({"vlan": "100"}, "vlan"),
         ({"vlan": True}, "vlan"), ({"vlan": 1.5}, "vlan"), ({}, "vlan, tagged_vlans"),
@@ -67,10 +67,10 @@ def test_a_network_is_created_shown_listed_changed_and_deleted(api):
         ({"vlan": 5, "name": "a b"}, "name"), ({"vlan": 5, "nonsense": 1}, "nonsense"),
     ],
 )  # fmt: skip
-def test_a_wrong_network_is_refused(api, fields, named):
+def test_a_wrong_network_is_refused(api, fields, message):
     answer = api("POST", "/v1/networks", {"name": "red", **fields})
     assert 400 == answer.status_code
-    assert named in fault(answer)["faultstring"]
+    assert message in fault(answer)["faultstring"]
     assert [] == api("GET", "/v1/networks").json["networks"]
 
 
@@ -97,11 +97,13 @@ def test_tenants_share_no_vlan_with_others_or_with_agents(api):
 
 @BOTH
 def test_a_switch_shows_no_secret(api):
-    made = api("POST", "/v1/switches", SWITCH)
-    assert 201 == made.status_code, made.text
-    shown = api("GET", "/v1/switches/leaf-1").text + api("GET", "/v1/switches?detail=true").text
-    assert "password" not in made.text + shown
-    assert "0c:c4:7a:00:00:01" == made.json["switch_id"]
+    answer = api("POST", "/v1/switches", SWITCH)
+    assert 201 == answer.status_code, answer.text
+    shown_text = (
+        api("GET", "/v1/switches/leaf-1").text + api("GET", "/v1/switches?detail=true").text
+    )
+    assert "password" not in answer.text + shown_text
+    assert "0c:c4:7a:00:00:01" == answer.json["switch_id"]
     changed = patch(api, "/v1/switches/leaf-1", password="another-password")
     assert 200 == changed.status_code
     assert "another" not in changed.text
@@ -111,7 +113,7 @@ def test_a_switch_shows_no_secret(api):
 
 
 @pytest.mark.parametrize(
-    ("fields", "named"),
+    ("fields", "message"),
     [
         ({"host_key": "ssh-ed25519 AAAA"}, "host_key"), ({"host_key": f"leaf {KEY}"}, "host_key"),
         ({"host_key": f"{KEY}\nssh-rsa AAAA"}, "host_key"), ({"device_type": "juniper"}, "device_type"),
@@ -120,10 +122,10 @@ def test_a_switch_shows_no_secret(api):
         ({"password": None}, "password, private_key"), ({"address": ""}, "address"),
     ],
 )  # fmt: skip
-def test_a_wrong_switch_is_refused(api, fields, named):
+def test_a_wrong_switch_is_refused(api, fields, message):
     answer = api("POST", "/v1/switches", SWITCH | fields)
     assert 400 == answer.status_code, answer.text
-    assert named in fault(answer)["faultstring"]
+    assert message in fault(answer)["faultstring"]
 
 
 def test_two_switches_have_two_addresses(api):

@@ -36,14 +36,16 @@ def test_before_1_11_new_nodes_are_available(api):
 
     assert "available" == node["provision_state"]
     path = f"/v1/nodes/{node['uuid']}"
-    shown = {minor: api.at(f"1.{minor}")("GET", path).json["provision_state"] for minor in (1, 2)}
-    assert {1: None, 2: "available"} == shown
+    states = {minor: api.at(f"1.{minor}")("GET", path).json["provision_state"] for minor in (1, 2)}
+    assert {1: None, 2: "available"} == states
 
 
 def test_before_inspect_wait_was_known_a_node_in_it_was_inspecting(api):
     path = f"/v1/nodes/{api.node(provision_state='inspect wait')['uuid']}"
-    shown = {minor: api.at(f"1.{minor}")("GET", path).json["provision_state"] for minor in (38, 39)}
-    assert {38: "inspecting", 39: "inspect wait"} == shown
+    states = {
+        minor: api.at(f"1.{minor}")("GET", path).json["provision_state"] for minor in (38, 39)
+    }
+    assert {38: "inspecting", 39: "inspect wait"} == states
 
 
 @pytest.mark.parametrize(
@@ -111,13 +113,13 @@ def test_secrets_are_masked_at_any_depth(api):
         "instance_info": {"configdrive": "x", "image_url": "http://u:p@h/", "image_source": "s"},
     }
     uuid = api("POST", "/v1/nodes", body).json["uuid"]
-    shown = [
+    nodes = [
         api("GET", f"/v1/nodes/{uuid}").json,
         api("GET", "/v1/nodes/detail").json["nodes"][0],
         api("GET", "/v1/nodes?fields=driver_info,instance_info").json["nodes"][0],
     ]
 
-    for node in shown:
+    for node in nodes:
         assert {
             "redfish_password": "******",
             "redfish_username": "u",
@@ -138,15 +140,15 @@ def test_pages_show_every_node_once(api, order):
         api.node(name=f"n{number}", owner=[None, "a", "b"][number % 3], maintenance=number % 2)
     whole = [node["uuid"] for node in api("GET", f"/v1/nodes?{order}").json["nodes"]]
 
-    seen, url = [], f"/v1/nodes?{order}&limit=3&provision_state=enroll"
+    uuids, url = [], f"/v1/nodes?{order}&limit=3&provision_state=enroll"
     while url:
         page = api("GET", url).json
-        seen += [node["uuid"] for node in page["nodes"]]
+        uuids += [node["uuid"] for node in page["nodes"]]
         url = page.get("next")
         assert url is None or "provision_state=enroll" in url
 
-    assert whole == seen
-    assert 7 == len(seen)
+    assert whole == uuids
+    assert 7 == len(uuids)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -156,16 +158,16 @@ def test_nodes_without_a_value_come_first_and_last_in_descending_order(api, key)
         "name": ["a", "b", "c", "d"], "owner": ["a", "a", "b", "b"], "secure_boot": [False, False, True, True],
         "updated_at": [datetime(2026, 1, day) for day in (1, 1, 2, 3)],
     }[key]  # fmt: skip
-    made = [api.node(**{key: value})["uuid"] for value in [None, *values, None]]
-    ordered = [made[0], made[-1], *made[1:-1]]
-    for direction, wanted in (("asc", ordered), ("desc", ordered[::-1])):
-        for limit in range(1, len(made) + 1):
-            seen, url = [], f"/v1/nodes?sort_key={key}&sort_dir={direction}&limit={limit}"
+    created_uuids = [api.node(**{key: value})["uuid"] for value in [None, *values, None]]
+    ordered = [created_uuids[0], created_uuids[-1], *created_uuids[1:-1]]
+    for direction, expected in (("asc", ordered), ("desc", ordered[::-1])):
+        for limit in range(1, len(created_uuids) + 1):
+            uuids, url = [], f"/v1/nodes?sort_key={key}&sort_dir={direction}&limit={limit}"
             while url:
                 page = api("GET", url).json
-                seen += [node["uuid"] for node in page["nodes"]]
+                uuids += [node["uuid"] for node in page["nodes"]]
                 url = page.get("next")
-            assert wanted == seen
+            assert expected == uuids
 
 
 @pytest.mark.parametrize(
@@ -199,21 +201,21 @@ def written_faults():
 
 
 def test_every_fault_can_be_a_filter(api):
-    written = dict.fromkeys(value for _, value in written_faults())
-    assert {"Fault.POWER_FAILURE", "Fault.RESTORED", "fault", "None"} <= written.keys()
+    values = dict.fromkeys(value for _, value in written_faults())
+    assert {"Fault.POWER_FAILURE", "Fault.RESTORED", "fault", "None"} <= values.keys()
     # annotated parameters of type Fault
-    assert [] == [value for value in written if not re.fullmatch(r"Fault\.\w+|fault|None", value)]
-    nodes = {each: api.node(fault=each)["uuid"] for each in Fault}
-    for each, uuid in nodes.items():
-        answer = api("GET", f"/v1/nodes?fault={each}")
+    assert [] == [value for value in values if not re.fullmatch(r"Fault\.\w+|fault|None", value)]
+    nodes = {node_fault: api.node(fault=node_fault)["uuid"] for node_fault in Fault}
+    for node_fault, uuid in nodes.items():
+        answer = api("GET", f"/v1/nodes?fault={node_fault}")
         assert (200, [uuid]) == (answer.status_code, [one["uuid"] for one in answer.json["nodes"]])
     message = fault(api("GET", "/v1/nodes?fault=odd"))["faultstring"]
-    assert all(each in message for each in Fault)
+    assert all(node_fault in message for node_fault in Fault)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "names"),
     [
         ("", ["a", "b"]),
         ("maintenance=yes", ["b"]),
@@ -235,14 +237,14 @@ def test_every_fault_can_be_a_filter(api):
         ("retired=false&resource_class=gold", []),
     ],
 )
-def test_lists_are_filtered(api, query, found):
-    first = api.node(name="a", instance_uuid=str(uuid4()), owner="me", description="50% off",
+def test_lists_are_filtered(api, query, names):
+    parent = api.node(name="a", instance_uuid=str(uuid4()), owner="me", description="50% off",
                      shard="s1")  # fmt: skip
     api.node(name="b", maintenance=True, lessee="you", provision_state="active",
              resource_class="gold", description="500", retired=True)  # fmt: skip
-    api.node(name="child", parent_node=first["uuid"])
+    api.node(name="child", parent_node=parent["uuid"])
 
-    assert found == [node["name"] for node in api("GET", f"/v1/nodes?{query}").json["nodes"]]
+    assert names == [node["name"] for node in api("GET", f"/v1/nodes?{query}").json["nodes"]]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -373,9 +375,9 @@ def test_a_node_is_in_service_unless_it_is_retired_with_or_without_a_reason(api)
     body = {"driver": "fake-hardware"}
     reasoned = {"retired": True, "retired_reason": "end of warranty"}
     assert (False, None) == retirement(api("POST", "/v1/nodes", body).json)
-    made = api("POST", "/v1/nodes", {**body, **reasoned}).json
-    path = f"/v1/nodes/{made['uuid']}"
-    assert (True, "end of warranty") == retirement(made) == retirement(api("GET", path).json)
+    node = api("POST", "/v1/nodes", {**body, **reasoned}).json
+    path = f"/v1/nodes/{node['uuid']}"
+    assert (True, "end of warranty") == retirement(node) == retirement(api("GET", path).json)
 
     def patch(**fields):
         return api("PATCH", path, [
@@ -455,7 +457,7 @@ def test_a_node_is_validated_without_a_request_to_its_bmc(api):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "fits", "message"),
+    ("traits", "fits", "message"),
     [
         (["CUSTOM_A"], True, ""),
         (["CUSTOM_A", "CUSTOM_C", "CUSTOM_B"], False, "is missing traits CUSTOM_B, CUSTOM_C"),
@@ -463,10 +465,10 @@ def test_a_node_is_validated_without_a_request_to_its_bmc(api):
         ([{"trait": "CUSTOM_A"}], False, "A list of strings is expected"),
     ],
 )
-def test_a_node_without_the_required_traits_is_not_valid_for_deployment(api, wanted, fits, message):
+def test_a_node_without_the_required_traits_is_not_valid_for_deployment(api, traits, fits, message):
     path = f"/v1/nodes/{api.node(provision_state='available')['uuid']}"
     api("PUT", f"{path}/traits", {"traits": ["CUSTOM_A"]})
-    api("PATCH", path, [{"op": "add", "path": "/instance_info/traits", "value": wanted}])
+    api("PATCH", path, [{"op": "add", "path": "/instance_info/traits", "value": traits}])
     results = api("GET", f"{path}/validate").json
     deployed = api("PUT", f"{path}/states/provision", {"target": "active"})
 
@@ -477,13 +479,13 @@ def test_a_node_without_the_required_traits_is_not_valid_for_deployment(api, wan
     assert results["power"]["result"]
 
 
-@pytest.mark.parametrize("asked", ["rack1", "RACK1", "Rack1"])
-def test_a_conductor_group_is_found_in_any_case(api, asked):
+@pytest.mark.parametrize("group", ["rack1", "RACK1", "Rack1"])
+def test_a_conductor_group_is_found_in_any_case(api, group):
     api.node(conductor_group="rack1", name="here")
     api.node(conductor_group="rack2", name="there")
-    found = api("GET", f"/v1/nodes?conductor_group={asked}").json["nodes"]
+    nodes = api("GET", f"/v1/nodes?conductor_group={group}").json["nodes"]
 
-    assert ["here"] == [each["name"] for each in found]
+    assert ["here"] == [node["name"] for node in nodes]
 
 
 def test_an_invalid_identifier_is_refused(api):

@@ -8,13 +8,13 @@ from .conftest import fault
 @pytest.fixture
 def requested(api):
     """UUIDs of the operations of three nodes, the newest first."""
-    found = []
+    requested_uuids = []
     for name in ("n1", "n2", "n3"):
         api.node(name=name)
         api("PUT", f"/v1/nodes/{name}/states/provision", {"target": "manage"})
         (operation,) = api("GET", f"/v1/nodes/{name}/operations").json["operations"]
-        found.insert(0, operation["uuid"])
-    return found
+        requested_uuids.insert(0, operation["uuid"])
+    return requested_uuids
 
 
 def uuids(answer):
@@ -31,22 +31,22 @@ def test_the_operations_of_all_nodes_are_listed_the_newest_first(api, requested)
 
 
 def test_the_list_is_read_page_after_page(api, requested):
-    first = api("GET", "/v1/operations?limit=2")
-    assert requested[:2] == uuids(first)
-    following = first.json["next"].partition("/v1/")[2]
+    page = api("GET", "/v1/operations?limit=2")
+    assert requested[:2] == uuids(page)
+    following = page.json["next"].partition("/v1/")[2]
     assert requested[2:] == uuids(api("GET", f"/v1/{following}"))
     assert requested[::-1] == uuids(api("GET", "/v1/operations?sort_key=created_at&sort_dir=asc"))
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "count"),
     [
         ("active=true", 3), ("active=false", 0), ("kind=manage", 3), ("kind=clean", 0),
         ("state=queued", 3), ("state=failed", 0),
     ],
 )  # fmt: skip
-def test_operations_are_filtered(api, requested, query, found):
-    assert found == len(uuids(api("GET", f"/v1/operations?{query}")))
+def test_operations_are_filtered(api, requested, query, count):
+    assert count == len(uuids(api("GET", f"/v1/operations?{query}")))
 
 
 @pytest.mark.parametrize(

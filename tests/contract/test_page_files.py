@@ -46,18 +46,18 @@ def test_each_file_has_its_type_and_no_credentials_are_needed(api):
 
 
 def test_an_unchanged_file_is_not_sent_again(api):
-    first = api("GET", "/ui/main.js")
-    again = api("GET", "/ui/main.js", **{"If-None-Match": first.headers["ETag"]})
-    assert (304, b"") == (again.status_code, again.data)
+    first_answer = api("GET", "/ui/main.js")
+    second_answer = api("GET", "/ui/main.js", **{"If-None-Match": first_answer.headers["ETag"]})
+    assert (304, b"") == (second_answer.status_code, second_answer.data)
     assert 200 == api("GET", "/ui/main.js", **{"If-None-Match": '"other"'}).status_code
-    assert "no-cache" == first.headers["Cache-Control"]
+    assert "no-cache" == first_answer.headers["Cache-Control"]
 
 
 def test_the_script_is_kept_as_long_as_the_page_names_its_digest(api):
     address = re.search(r'src="(ui/main\.js\?v=\w+)"', api("GET", "/ui").text)[1]
-    kept = api("GET", f"/{address}")
-    assert "public, max-age=31536000, immutable" == kept.headers["Cache-Control"]
-    assert kept.data == api("GET", "/ui/main.js").data
+    answer = api("GET", f"/{address}")
+    assert "public, max-age=31536000, immutable" == answer.headers["Cache-Control"]
+    assert answer.data == api("GET", "/ui/main.js").data
     other_release = api("GET", "/ui/main.js?v=0123456789abcdef")
     assert "no-cache" == other_release.headers["Cache-Control"]
 
@@ -100,12 +100,12 @@ def test_the_page_has_no_inline_code_and_makes_no_element_from_a_string(api):
 
 
 def test_each_file_that_is_named_exists(api):
-    named = re.findall(r'(?:src|href)="(ui/[^"?]+)', api("GET", "/ui").text)
+    paths = re.findall(r'(?:src|href)="(ui/[^"?]+)', api("GET", "/ui").text)
     for script in MODULES.values():
-        named += re.findall(r'"(ui/[\w.]+)"', script)
-        named += [f"ui/{name}" for name in re.findall(r'import\("\./([^"]+)"\)', script)]
-    assert {"ui/main.js", "ui/style.css", "ui/xterm.js", "ui/xterm.css"} <= {*named}
-    assert {f"/{name}" for name in named} <= {*FILES}
+        paths += re.findall(r'"(ui/[\w.]+)"', script)
+        paths += [f"ui/{name}" for name in re.findall(r'import\("\./([^"]+)"\)', script)]
+    assert {"ui/main.js", "ui/style.css", "ui/xterm.js", "ui/xterm.css"} <= {*paths}
+    assert {f"/{name}" for name in paths} <= {*FILES}
 
 
 def test_the_page_has_a_field_for_each_content_of_an_argument():
@@ -128,6 +128,6 @@ def test_the_facts_are_those_of_the_tables(api):
     assert ["true", "false"] == facts["filters"]["maintenance"]["values"]
     query = urlencode({"where": facts["failed"]})
     assert 200 == api("GET", f"/v1/provision_states?{query}").status_code
-    for name, each in facts["filters"].items():
-        for value in each["values"] or []:
+    for name, description in facts["filters"].items():
+        for value in description["values"] or []:
             assert 200 == api("GET", f"/v1/nodes?{name}={value}").status_code, (name, value)

@@ -23,8 +23,8 @@ NODES = (
 @pytest.fixture
 def nodes(api):
     """UUIDs of these nodes; every second one has rows in other tables."""
-    made = [api.node(**fields) for fields in NODES]
-    for number, node in enumerate(made):
+    created_nodes = [api.node(**fields) for fields in NODES]
+    for number, node in enumerate(created_nodes):
         with api.runtime.transaction() as session:
             key = session.query(Node).filter_by(uuid=node["uuid"]).one().id
             if number % 2:
@@ -38,7 +38,7 @@ def nodes(api):
                 session.flush()
                 session.add(OperationStep(operation_id=work.id, position=0, interface="deploy",
                                           name=f"step-{number}", source="driver", flow="clean"))  # fmt: skip
-    return [node["uuid"] for node in made]
+    return [node["uuid"] for node in created_nodes]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -62,8 +62,8 @@ def test_a_node_is_shown_alike_in_a_page_and_alone(api, nodes, version):
 
 def test_a_page_of_the_nodes_of_a_conductor_has_no_others(api, nodes):
     with api.runtime.transaction() as session:
-        first = session.query(Conductor).one()
-        session.add(Conductor(hostname="rack-2", incarnation="2", interfaces=first.interfaces))
+        conductor = session.query(Conductor).one()
+        session.add(Conductor(hostname="rack-2", incarnation="2", interfaces=conductor.interfaces))
     api.runtime.cache.clear()
     members = conductors.members(api.runtime)
     for name in ("rack-1", "rack-2", "rack-3"):

@@ -21,8 +21,8 @@ def make(api, node, **fields):
     return answer.json
 
 
-def make_port(api, node, last=1, **fields):
-    body = {"node_uuid": node["uuid"], "address": f"52:54:00:00:00:0{last}", **fields}
+def make_port(api, node, number=1, **fields):
+    body = {"node_uuid": node["uuid"], "address": f"52:54:00:00:00:0{number}", **fields}
     return api("POST", "/v1/ports", body)
 
 
@@ -70,8 +70,8 @@ def test_lists_show_the_short_form_by_default(api, node):
         "/v1/portgroups?fields=mode,ports": {"mode", "ports", "links"},
     }
 
-    shown = {path: api("GET", path).json["portgroups"] for path in forms}
-    assert forms == {path: items[0].keys() for path, items in shown.items()}
+    lists = {path: api("GET", path).json["portgroups"] for path in forms}
+    assert forms == {path: items[0].keys() for path, items in lists.items()}
     assert 400 == api("GET", "/v1/portgroups/detail?fields=mode").status_code
     assert 400 == api("GET", "/v1/portgroups?sort_key=properties").status_code
 
@@ -154,9 +154,9 @@ def test_each_route_exists_from_its_version(api, node, version, method, path, bo
 )
 def test_older_versions_do_not_show_newer_fields(api, node, version, hidden):
     group = make(api, node)
-    shown = api.at(version)("GET", f"/v1/portgroups/{group['uuid']}").json
+    document = api.at(version)("GET", f"/v1/portgroups/{group['uuid']}").json
 
-    assert hidden == group.keys() - shown.keys()
+    assert hidden == group.keys() - document.keys()
 
 
 @pytest.mark.parametrize(
@@ -225,9 +225,11 @@ def test_a_port_belongs_to_a_group_of_its_node(api, node):
 
     assert (201, group["uuid"]) == (port.status_code, port.json["portgroup_uuid"])
     for listing in ("/v1/portgroups/bond0/ports", "/v1/ports?portgroup=bond0"):
-        assert [port.json["uuid"]] == [each["uuid"] for each in api("GET", listing).json["ports"]]
+        assert [port.json["uuid"]] == [
+            listed_port["uuid"] for listed_port in api("GET", listing).json["ports"]
+        ]
     detail = api("GET", "/v1/portgroups/bond0/ports/detail").json["ports"]
-    assert [group["uuid"]] == [each["portgroup_uuid"] for each in detail]
+    assert [group["uuid"]] == [listed_port["portgroup_uuid"] for listed_port in detail]
     assert 400 == make_port(api, node, 3, portgroup_uuid=foreign["uuid"]).status_code
     assert 400 == make_port(api, node, 3, portgroup_uuid=str(uuid4())).status_code
     change = replaced("/portgroup_uuid", foreign["uuid"])
@@ -287,7 +289,7 @@ def test_a_pxe_enabled_port_needs_support_of_standalone_ports(api, node):
 
 
 @pytest.mark.parametrize(
-    ("of_group", "of_member", "wanted", "status"),
+    ("of_group", "of_member", "of_port", "status"),
     [
         (None, "p1", "p1", 201),
         (None, "p1", "p2", 409),
@@ -298,13 +300,13 @@ def test_a_pxe_enabled_port_needs_support_of_standalone_ports(api, node):
     ],
 )
 def test_the_ports_of_a_group_are_on_one_physical_network(
-    api, node, of_group, of_member, wanted, status
+    api, node, of_group, of_member, of_port, status
 ):
     group = make(api, node, physical_network=of_group)
-    first = make_port(api, node, portgroup_uuid=group["uuid"], physical_network=of_member)
-    port = make_port(api, node, 2, portgroup_uuid=group["uuid"], physical_network=wanted)
+    member = make_port(api, node, portgroup_uuid=group["uuid"], physical_network=of_member)
+    port = make_port(api, node, 2, portgroup_uuid=group["uuid"], physical_network=of_port)
 
-    assert (201, status) == (first.status_code, port.status_code)
+    assert (201, status) == (member.status_code, port.status_code)
     group = api("GET", f"/v1/portgroups/{group['uuid']}").json
     assert of_member == group["physical_network"]
 

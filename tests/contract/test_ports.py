@@ -158,20 +158,20 @@ def test_a_port_can_move_to_another_node(api, node):
 def test_details_have_their_own_route(api, node, version, path):
     port = make(api, node).json
     api = api.at(version)
-    shown = api("GET", path.format(**node)).json["ports"]
+    ports = api("GET", path.format(**node)).json["ports"]
 
-    assert [api("GET", f"/v1/ports/{port['uuid']}").json] == shown
+    assert [api("GET", f"/v1/ports/{port['uuid']}").json] == ports
 
 
 def test_a_removed_field_gets_the_value_of_a_new_port(api, node):
-    given = {"extra": {"a": 1}, "pxe_enabled": False, "physical_network": "p1"}
+    fields = {"extra": {"a": 1}, "pxe_enabled": False, "physical_network": "p1"}
     port = make(api, node, extra={"a": 1}, physical_network="p1").json
     path = f"/v1/ports/{port['uuid']}"
     api("PATCH", path, [{"op": "replace", "path": "/pxe_enabled", "value": False}])
-    assert given.items() <= api("GET", path).json.items()
+    assert fields.items() <= api("GET", path).json.items()
 
-    removed = api("PATCH", path, [{"op": "remove", "path": f"/{name}"} for name in given]).json
-    assert ({}, True, None) == tuple(removed[name] for name in given)
+    removed = api("PATCH", path, [{"op": "remove", "path": f"/{name}"} for name in fields]).json
+    assert ({}, True, None) == tuple(removed[name] for name in fields)
 
 
 def test_ports_below_nodes_are_only_listed(api, node):

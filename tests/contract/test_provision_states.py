@@ -24,9 +24,9 @@ def fleet(api):
 def counted(api, query=""):
     answer = api("GET", f"/v1/provision_states{query}")
     assert 200 == answer.status_code, answer.text
-    found = {state["provision_state"]: state["nodes"] for state in answer.json["provision_states"]}
-    assert answer.json["nodes"] == sum(found.values())
-    return found
+    counts = {state["provision_state"]: state["nodes"] for state in answer.json["provision_states"]}
+    assert answer.json["nodes"] == sum(counts.values())
+    return counts
 
 
 def test_an_empty_fleet_has_no_counts(api):
@@ -61,13 +61,13 @@ def test_the_children_of_a_node_are_counted_by_the_filter_of_their_parent(api, f
 
 
 @pytest.mark.parametrize(
-    ("query", "named"),
+    ("query", "parameter"),
     [
         ("provision_state=nonesuch", "provision_state"), ("conductor=rack-1", "conductor"),
         ("limit=1", "limit"), ("maintenance=perhaps", "maintenance"),
     ],
 )  # fmt: skip
-def test_a_bad_filter_is_refused_by_its_name(api, query, named):
+def test_a_bad_filter_is_refused_by_its_name(api, query, parameter):
     answer = api("GET", f"/v1/provision_states?{query}")
     assert 400 == answer.status_code
-    assert named in answer.text
+    assert parameter in answer.text

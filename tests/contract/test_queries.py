@@ -68,14 +68,14 @@ def node(number):
                 parent_node=str(UUID(int=0)) if number % 2 else None)  # fmt: skip
 
 
-def parts(number, own, first):
+def parts(number, node_row, first_row):
     """Rows besides each node: its own, the first node's, and independent ones."""
-    name, node_id, now = f"x{number}", first.id, utcnow()
+    name, node_id, now = f"x{number}", first_row.id, utcnow()
     numbered = {"uuid": str(UUID(int=1000 + number))}
-    yield NodeTrait(node_id=own.id, trait=f"CUSTOM_{number}")
+    yield NodeTrait(node_id=node_row.id, trait=f"CUSTOM_{number}")
     yield NodeTrait(node_id=node_id, trait=f"CUSTOM_FIRST_{number}")
-    yield AgentRecord(node_id=own.id, url="http://agent", token=name)
-    yield Allocation(node_id=own.id, name=name, **numbered)
+    yield AgentRecord(node_id=node_row.id, url="http://agent", token=name)
+    yield Allocation(node_id=node_row.id, name=name, **numbered)
     yield Port(node_id=node_id, portgroup_id=1, address=f"52:54:00:00:00:{number:02x}", **numbered)
     yield Portgroup(node_id=node_id, name=f"g{number + 1}", mode="active-backup", **numbered)
     yield VolumeConnector(node_id=node_id, type="iqn", connector_id=name, **numbered)
@@ -87,7 +87,7 @@ def parts(number, own, first):
     yield FirmwareComponent(node_id=node_id, component=name, initial_version="1")
     yield NodeHistory(node_id=node_id, created_at=now, severity="INFO", event_type="x", event=name,
                       **numbered)  # fmt: skip
-    yield SanitationReport(node_uuid=first.uuid, operation_uuid=numbered["uuid"], created_at=now,
+    yield SanitationReport(node_uuid=first_row.uuid, operation_uuid=numbered["uuid"], created_at=now,
                            result="unknown", report="{}", **numbered)  # fmt: skip
     yield Benchmark(node_id=node_id, operation_uuid=numbered["uuid"], position=0, step="deploy.burn",
                     metric="fio.read", value=1)  # fmt: skip
@@ -105,14 +105,14 @@ def parts(number, own, first):
     yield Webhook(name=f"w{number}", url="http://x", secret=name, position=0, **numbered)
     yield Baseline(id=number + 1, name=f"l{number}", selection="name=*", expected=[], **numbered)
     compared = {"version": 1, "compared_at": now, "state": "differs", "since": now}
-    yield BaselineNode(baseline_id=1, node_id=own.id, **compared)
+    yield BaselineNode(baseline_id=1, node_id=node_row.id, **compared)
     if number:
         yield BaselineNode(baseline_id=number + 1, node_id=node_id, **compared)
     yield Hold(node_id=node_id, kind="hardware", reason="x", **numbered)
     yield WebhookFailure(webhook_id=1, after=number, last=number, error="x")
     yield Rollout(target="provide", state="paused", waves=1, error_budget=1, nodes=1,
                   uuid=str(UUID(int=5000 + number)))  # fmt: skip
-    yield RolloutNode(rollout_id=1, node_uuid=own.uuid, wave=1)
+    yield RolloutNode(rollout_id=1, node_uuid=node_row.uuid, wave=1)
     yield AuditRecord(created_at=now, action="create/node", outcome="success", auth="noauth")
 
 
@@ -125,27 +125,27 @@ def add(api, numbers):
         rows = [node(number) for number in numbers]
         session.add_all(rows)
         session.flush()
-        first = session.query(Node).order_by(Node.id).first()
+        first_row = session.query(Node).order_by(Node.id).first()
         if 0 in numbers:
             session.add(
-                Portgroup(id=1, node_id=first.id, name="g0", mode="x", uuid=str(UUID(int=1)))
+                Portgroup(id=1, node_id=first_row.id, name="g0", mode="x", uuid=str(UUID(int=1)))
             )
             session.flush()
-        for number, own in zip(numbers, rows, strict=True):
-            session.add_all(parts(number, own, first))
-            work = Operation(node_id=own.id, kind="clean", state="running", created_at=utcnow(),
+        for number, node_row in zip(numbers, rows, strict=True):
+            session.add_all(parts(number, node_row, first_row))
+            work = Operation(node_id=node_row.id, kind="clean", state="running", created_at=utcnow(),
                              uuid=str(UUID(int=4000 + number)))  # fmt: skip
             session.add(work)
             session.flush()
             session.add(OperationStep(operation_id=work.id, position=0, interface="deploy",
                                       name="erase", source="driver", flow="clean"))  # fmt: skip
-            own.operation_id, own.reservation = work.id, "rack-1"
+            node_row.operation_id, node_row.reservation = work.id, "rack-1"
 
 
 @pytest.fixture
 def lists(api):
     """handler -> path of every documented list."""
-    found, document = {}, api("GET", "/openapi.json").json
+    paths, document = {}, api("GET", "/openapi.json").json
     for path, about in document["paths"].items():
         shape = about.get("get", {}).get("responses", {}).get("200", {}).get("content", {})
         schema = shape.get("application/json", {}).get("schema", {})
@@ -153,11 +153,13 @@ def lists(api):
         if name.endswith("Page"):
             schema = document["components"]["schemas"][name]
         if "array" in [
-            each.get("type") for each in (schema, *schema.get("properties", {}).values())
+            part.get("type") for part in (schema, *schema.get("properties", {}).values())
         ]:
-            named = re.sub(r"(\w+)/\{\w+\}", lambda hit: f"{hit[1]}/{FIRST.get(hit[1])}", path)
-            found[about["get"]["operationId"]] = named
-    return {name: path for name, path in found.items() if name not in FIXED | SUMMARIES}
+            filled_path = re.sub(
+                r"(\w+)/\{\w+\}", lambda hit: f"{hit[1]}/{FIRST.get(hit[1])}", path
+            )
+            paths[about["get"]["operationId"]] = filled_path
+    return {name: path for name, path in paths.items() if name not in FIXED | SUMMARIES}
 
 
 def cost(api, path):
@@ -174,7 +176,7 @@ def cost(api, path):
     finally:
         event.remove(api.runtime.engine, "before_cursor_execute", count)
     assert 200 == answer.status_code, answer.text
-    return queries, max(len(each) for each in answer.json.values() if isinstance(each, list))
+    return queries, max(len(value) for value in answer.json.values() if isinstance(value, list))
 
 
 def test_no_list_queries_the_database_for_each_item(api, lists):

@@ -283,13 +283,16 @@ def test_repeated_heartbeats_are_accepted_by_the_rule_of_the_first(
 ):
     assert 202 == beat(api, node, agent_token=token).status_code
     body = {**GOOD, "agent_token": token}
-    sent = [AgentHeartbeat(node["uuid"], body), AgentHeartbeat(node["uuid"], {**body, **fields})]
-    recorded, _ = heartbeats.record_batch(api.runtime, sent)
+    agent_heartbeats = [
+        AgentHeartbeat(node["uuid"], body),
+        AgentHeartbeat(node["uuid"], {**body, **fields}),
+    ]
+    recorded, _ = heartbeats.record_batch(api.runtime, agent_heartbeats)
     assert recorded is not None
     agent = replace(api.runtime.settings.agent, **settings)
     changed = replace(api.runtime.settings, agent=agent)
     runtime = SimpleNamespace(settings=changed, write_connection=api.runtime.write_connection)
-    assert heartbeats.record_batch(runtime, sent[1:]) == [None]
+    assert heartbeats.record_batch(runtime, agent_heartbeats[1:]) == [None]
 
 
 @pytest.mark.parametrize(
@@ -307,12 +310,12 @@ def test_the_fast_path_and_the_route_give_the_same_answer(
     assert 202 == beat(api, node, agent_token=token).status_code  # the fast path knows the agent
     agent = replace(api.runtime.settings.agent, **settings)
     monkeypatch.setattr(api.runtime, "settings", replace(api.runtime.settings, agent=agent))
-    version, sent = fields.get("version", "1.72"), {**GOOD, "agent_token": token, **fields}
-    sent = {name: value for name, value in sent.items() if name != "version" and value is not None}
+    version, body = fields.get("version", "1.72"), {**GOOD, "agent_token": token, **fields}
+    body = {name: value for name, value in body.items() if name != "version" and value is not None}
     path = f"/v1/heartbeat/{node['uuid']}"
 
-    fast = api.at(version)("POST", path, sent)
-    routed = api.at(version)("POST", path, sent, Authorization="Basic bTpt")
+    fast = api.at(version)("POST", path, body)
+    routed = api.at(version)("POST", path, body, Authorization="Basic bTpt")
 
     assert (202 if not fields and not settings else 400) == routed.status_code
     assert (fast.status_code, fast.data) == (routed.status_code, routed.data)
@@ -405,15 +408,15 @@ def test_a_defect_of_the_fast_path_is_logged_and_counted_and_costs_no_heartbeat(
     def broken(*_args):
         raise KeyError("a defect")
 
-    where = fast_path if part == "check" else fast_path.heartbeats
-    real = getattr(where, part)
+    module = fast_path if part == "check" else fast_path.heartbeats
+    real = getattr(module, part)
     # the route calls it, too, by another name or after the fast path
     calls = iter([broken])
-    monkeypatch.setattr(where, part, lambda *args: next(calls, real)(*args))  # noqa: PLW0108
-    before = heartbeats_of(api)
+    monkeypatch.setattr(module, part, lambda *args: next(calls, real)(*args))  # noqa: PLW0108
+    earlier_count = heartbeats_of(api)
     with capture_logs() as lines:
         assert 202 == beat(api, node, agent_token=token).status_code
-    assert heartbeats_of(api) > before
+    assert heartbeats_of(api) > earlier_count
     assert [1] == defects
     assert ["heartbeat.defect"] == [line["event"] for line in lines if line.get("exc_info")]
 

@@ -94,11 +94,13 @@ def test_a_refused_request_is_checked_again_and_executed_once(api, refusal):
         assert (refusal.status, None) == (answer.status_code, replayed(answer)), answer.text
     assert 0 == count(api, Answered)
     refusal.end(api)
-    first = api(*refusal.request, **KEY)
-    assert (True, None) == (first.status_code < 300, replayed(first)), first.text
-    again = api(*refusal.request, **KEY)
-    assert (first.status_code, first.data, "true") == (
-        again.status_code, again.data, replayed(again)
+    first_answer = api(*refusal.request, **KEY)
+    assert (True, None) == (first_answer.status_code < 300, replayed(first_answer)), (
+        first_answer.text
+    )
+    second_answer = api(*refusal.request, **KEY)
+    assert (first_answer.status_code, first_answer.data, "true") == (
+        second_answer.status_code, second_answer.data, replayed(second_answer)
     )  # fmt: skip
 
 
@@ -107,9 +109,9 @@ def test_a_refused_tag_leaves_its_key_free(api):
     stale = {**KEY, "If-Match": '"another"'}
     assert [412, 412] == [api(*MAINTENANCE, **stale).status_code for _ in range(2)]
     tag = api("GET", NODE).headers["ETag"]
-    first, again = (api(*MAINTENANCE, **KEY, **{"If-Match": tag}) for _ in range(2))
+    first_answer, second_answer = (api(*MAINTENANCE, **KEY, **{"If-Match": tag}) for _ in range(2))
     assert [(202, None), (202, "true")] == [
-        (answer.status_code, replayed(answer)) for answer in (first, again)
+        (answer.status_code, replayed(answer)) for answer in (first_answer, second_answer)
     ]
 
 

@@ -97,8 +97,8 @@ class Case:
             self.put({"target": rng.choice(("provide", "manage", "inspect", "active"))})
 
     def steps(self, pool):
-        chosen = self.rng.sample(pool, self.rng.randint(1, 3))
-        return [{**each, "args": self.maybe(0.2, {"x": 1}, {})} for each in chosen]
+        steps = self.rng.sample(pool, self.rng.randint(1, 3))
+        return [{**step, "args": self.maybe(0.2, {"x": 1}, {})} for step in steps]
 
     def request(self):
         rng, verb = self.rng, self.verb
@@ -107,8 +107,8 @@ class Case:
         if verb in ("clean", "service"):
             if rng.random() < 0.2:
                 return {"runbook": "CUSTOM_R"}
-            more = self.maybe(0.2, {"disable_ramdisk": True}, {})
-            return {f"{verb}_steps": self.steps(CLEAN_STEPS), **more}
+            options = self.maybe(0.2, {"disable_ramdisk": True}, {})
+            return {f"{verb}_steps": self.steps(CLEAN_STEPS), **options}
         if verb in ("active", "rebuild") and rng.random() < 0.6:
             names = rng.sample(CORE, rng.randint(1, 2))
             steps = [
@@ -134,11 +134,11 @@ class Case:
         """Return the newest operation of the node and its steps; (None, []) without one."""
         with self.api.runtime.reading() as session:
             newest = select(Operation).where(Operation.node_id == self.id)
-            found = session.scalars(newest.order_by(Operation.id.desc())).first()
-            if found is None:
+            operation = session.scalars(newest.order_by(Operation.id.desc())).first()
+            if operation is None:
                 return None, []
-            of = select(OperationStep).where(OperationStep.operation_id == found.id)
-            return found, list(session.scalars(of.order_by(OperationStep.position)))
+            of = select(OperationStep).where(OperationStep.operation_id == operation.id)
+            return operation, list(session.scalars(of.order_by(OperationStep.position)))
 
 
 def _moves(state):
@@ -164,7 +164,7 @@ def planned(step):
 
 def replanned(case, operation, steps):
     """Let the agent report the steps of its last report again; return the rows after that step."""
-    (collects,) = [each for each in steps if each.collects]
+    (collects,) = [step for step in steps if step.collects]
     with case.api.runtime.transaction() as session:
         node = session.get_one(Node, case.id)
         live = session.get_one(Operation, operation.id)
@@ -184,43 +184,45 @@ def preview(case):
     body = {"target": case.verb, **case.arguments}
     dry = case.put(body, "?dry_run=true")
     assert 200 == dry.status_code, dry.text
-    why = case.api("GET", f"/v1/nodes/{case.uuid}/why").json
+    explanation = case.api("GET", f"/v1/nodes/{case.uuid}/why").json
     if case.verb in ("abort", "unhold", "rescue"):
-        return dry.json, why, None
-    chosen = {**body, "nodes": {"resource_class": case.group}, "dry_run": True}
-    rollout = case.api("POST", "/v1/rollouts", chosen)
-    return dry.json, why, rollout
+        return dry.json, explanation, None
+    rollout_body = {**body, "nodes": {"resource_class": case.group}, "dry_run": True}
+    rollout = case.api("POST", "/v1/rollouts", rollout_body)
+    return dry.json, explanation, rollout
 
 
 def check(case):
     """Preview and do a request; return its outcome."""
-    before, (last, _) = case.row(), case.operation()
-    dry, why, rollout = preview(case)
+    row, (last_operation, _) = case.row(), case.operation()
+    dry, explanation, rollout = preview(case)
     assert [] == case.api.sent
-    assert before.updated_at == case.row().updated_at
+    assert row.updated_at == case.row().updated_at
     answer = case.put({"target": case.verb, **case.arguments})
     verb = case.verb
     assert (202 == answer.status_code) == dry["accepted"], (dry, answer.text)
     if not dry["accepted"]:
         reason = fault(answer)["faultstring"]
         assert [(answer.status_code, reason)] == [
-            (each["status"], each["reason"]) for each in dry["refused"]
+            (refusal["status"], refusal["reason"]) for refusal in dry["refused"]
         ]
         if rollout is not None and rollout.status_code == 200:
             excluded = [node["reason"] for node in rollout.json["excluded_nodes"]]
-            locked = before.reservation is not None and answer.status_code == 409
+            locked = row.reservation is not None and answer.status_code == 409
             assert excluded == ([] if locked else [reason])
         elif rollout is not None:
             assert 400 == rollout.status_code, rollout.text
-        if verb in why["refused_verbs"]:
-            assert why["refused_verbs"][verb] == reason
-            assert verb not in why["verbs"]
+        if verb in explanation["refused_verbs"]:
+            assert explanation["refused_verbs"][verb] == reason
+            assert verb not in explanation["verbs"]
         return f"refused {answer.status_code}"
-    assert verb in why["verbs"]
-    assert verb not in why["refused_verbs"]
+    assert verb in explanation["verbs"]
+    assert verb not in explanation["refused_verbs"]
     operation, steps = case.operation()
-    started = operation is not None and (last is None or operation.id != last.id)
-    reasons = [each["reason"] for each in dry["refused"]]
+    started = operation is not None and (
+        last_operation is None or operation.id != last_operation.id
+    )
+    reasons = [refusal["reason"] for refusal in dry["refused"]]
     if rollout is not None:
         assert 200 == rollout.status_code, rollout.text
         assert [node["reason"] for node in rollout.json["excluded_nodes"]] == (
@@ -282,7 +284,7 @@ def test_the_dry_run_is_the_act_for_random_nodes_requests_and_moments(api):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1000, 3000, 100))
-def test_the_dry_run_is_the_act_in_2000_cases(api, first):
-    outcomes = run(api, range(first, first + 100))
+@pytest.mark.parametrize("first_seed", range(1000, 3000, 100))
+def test_the_dry_run_is_the_act_in_2000_cases(api, first_seed):
+    outcomes = run(api, range(first_seed, first_seed + 100))
     assert {"refused 400", "refused 409", "started", "failed at once"} <= outcomes.keys(), outcomes

@@ -86,7 +86,7 @@ def test_a_request_repeated_during_the_first_gets_the_same_answer(api):
     answers = []
     with api.runtime.transaction() as session:  # as if it had not been committed yet
         answered = session.scalar(select(Answered))
-        columns = {each.name: getattr(answered, each.name) for each in Answered.__table__.c}
+        columns = {column.name: getattr(answered, column.name) for column in Answered.__table__.c}
         session.delete(answered)
     api.set(node["uuid"], provision_state="available")
     with api.runtime.transaction() as session:
@@ -134,11 +134,11 @@ def test_keys_are_deleted_after_their_lifetime(api):
 def test_waiting_ends_when_no_operation_is_left(api):
     node = api.node(provision_state="cleaning")
     path = f"/v1/nodes/{node['uuid']}/states?wait=30"
-    rest = threading.Timer(0.3, lambda: api.set(node["uuid"], provision_state="available"))
-    rest.start()
+    timer = threading.Timer(0.3, lambda: api.set(node["uuid"], provision_state="available"))
+    timer.start()
     began = time.monotonic()
     answer = api("GET", path)
-    rest.join()
+    timer.join()
     assert "available" == answer.json["provision_state"]
     assert time.monotonic() - began < 20
 
@@ -215,28 +215,28 @@ def test_each_write_is_repeatable_or_refuses_the_key(restore, api, monkeypatch):
         if route is None:  # it refuses each request
             continue
         prepare(api, restore, method, path)
-        where, body = request_of(method, path)
-        before = tables(api)
-        first = api(method, where, body, **{"Idempotency-Key": "k"})
+        url, body = request_of(method, path)
+        earlier_tables = tables(api)
+        first_answer = api(method, url, body, **{"Idempotency-Key": "k"})
         if not route.takes_key:
-            if first.status_code != 400 or "Idempotency-Key" not in first.text:
-                wrong.append((method, path, first.status_code, first.text[:200]))
-            assert before == tables(api), (method, path)
+            if first_answer.status_code != 400 or "Idempotency-Key" not in first_answer.text:
+                wrong.append((method, path, first_answer.status_code, first_answer.text[:200]))
+            assert earlier_tables == tables(api), (method, path)
             continue
         if "vendor_passthru" in path and method != "POST":  # no such function by this method
-            assert 400 == first.status_code
+            assert 400 == first_answer.status_code
             continue
-        before = tables(api)
-        again = api(method, where, body, **{"Idempotency-Key": "k"})
-        replay = again.headers.get("Idempotency-Replayed")
+        earlier_tables = tables(api)
+        second_answer = api(method, url, body, **{"Idempotency-Key": "k"})
+        replay = second_answer.headers.get("Idempotency-Replayed")
         answers = [
-            (each.status_code, each.data, each.headers.get("Location"), each.headers.get("ETag"),
-             each.headers.get("Content-Type"))
-            for each in (first, again)
+            (answer.status_code, answer.data, answer.headers.get("Location"), answer.headers.get("ETag"),
+             answer.headers.get("Content-Type"))
+            for answer in (first_answer, second_answer)
         ]  # fmt: skip
-        if first.status_code >= 300 or replay != "true" or answers[0] != answers[1]:
+        if first_answer.status_code >= 300 or replay != "true" or answers[0] != answers[1]:
             wrong.append((method, path, answers, replay))
-        if before != tables(api):
+        if earlier_tables != tables(api):
             wrong.append((method, path, "a repetition writes"))
         repeatable += 1
     assert [] == wrong, "\n".join(map(str, wrong))
@@ -250,11 +250,15 @@ def test_each_write_checks_the_tag_or_refuses_it(restore, api):
         if route is None or ("vendor_passthru" in path and method != "POST"):
             continue
         prepare(api, restore, method, path)
-        where, body = request_of(method, path)
-        before = tables(api)
-        answer = api(method, where, body, **{"If-Match": '"another"'})
+        url, body = request_of(method, path)
+        earlier_tables = tables(api)
+        answer = api(method, url, body, **{"If-Match": '"another"'})
         expected = 412 if route.takes_tag else 400
-        if answer.status_code != expected or "If-Match" not in answer.text or before != tables(api):
+        if (
+            answer.status_code != expected
+            or "If-Match" not in answer.text
+            or earlier_tables != tables(api)
+        ):
             wrong.append((method, path, answer.status_code, answer.text[:200]))
     assert [] == wrong, "\n".join(map(str, wrong))
 
@@ -296,7 +300,7 @@ def test_of_concurrent_creations_at_two_processes_one_is_executed(api):
         answers.append((answer.status_code, answer.data, answer.headers.get("Location")))
 
     applications = (api.client.application, create_app(other)) * 3
-    threads = [threading.Thread(target=ask, args=(each,)) for each in applications]
+    threads = [threading.Thread(target=ask, args=(application,)) for application in applications]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -362,7 +366,7 @@ def test_a_repetition_is_answered_before_checks_that_the_first_request_fails(res
 
 def test_a_request_that_a_repetition_overtakes_gets_its_answer(restore, api, monkeypatch):
     """The other one ends between this one's look for an answer and its checks."""
-    first = api("POST", "/v1/rollouts", ROLLOUT, **{"Idempotency-Key": "k"})
+    first_answer = api("POST", "/v1/rollouts", ROLLOUT, **{"Idempotency-Key": "k"})
     look, looks = repeats._answer, []
 
     def late(context, key):
@@ -370,5 +374,5 @@ def test_a_request_that_a_repetition_overtakes_gets_its_answer(restore, api, mon
         return look(context, key) if len(looks) > 1 else None
 
     monkeypatch.setattr(repeats, "_answer", late)
-    again = api("POST", "/v1/rollouts", ROLLOUT, **{"Idempotency-Key": "k"})
-    assert (201, first.data) == (again.status_code, again.data)
+    second_answer = api("POST", "/v1/rollouts", ROLLOUT, **{"Idempotency-Key": "k"})
+    assert (201, first_answer.data) == (second_answer.status_code, second_answer.data)

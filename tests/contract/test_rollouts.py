@@ -43,23 +43,23 @@ def test_a_rollout_is_created_shown_and_listed(api, nodes):
         "max_unavailable": "50%", "group_by": "extra.rack", "max_groups": 1, "canary": 1,
         "error_budget": 2,
     }  # fmt: skip
-    made = create(api, strategy=strategy, description="new BIOS")
+    rollout = create(api, strategy=strategy, description="new BIOS")
     assert ("running", 3, 3, 1, 3) == tuple(
-        made[name] for name in ("state", "nodes", "waves", "canary_waves", "pending")
+        rollout[name] for name in ("state", "nodes", "waves", "canary_waves", "pending")
     )
     assert {
         **strategy, "max_per_group": None, "error_budget": "2", "not_before": None, "windows": [],
-    } == made["strategy"]  # fmt: skip
-    assert {"clean_steps": STEPS} == made["arguments"]
-    assert "Wave 1 of 3 (canary) waits for 1 of 1 node: 1 not started." == made["summary"]
-    shown = api("GET", f"/v1/rollouts/{made['uuid'].upper()}")
-    assert 200 == shown.status_code
-    assert made == shown.json
+    } == rollout["strategy"]  # fmt: skip
+    assert {"clean_steps": STEPS} == rollout["arguments"]
+    assert "Wave 1 of 3 (canary) waits for 1 of 1 node: 1 not started." == rollout["summary"]
+    answer = api("GET", f"/v1/rollouts/{rollout['uuid'].upper()}")
+    assert 200 == answer.status_code
+    assert rollout == answer.json
     (listed,) = api("GET", "/v1/rollouts").json["rollouts"]
-    assert {name: made[name] for name in listed} == listed
-    found = api("GET", f"/v1/rollouts/{made['uuid']}/nodes").json["nodes"]
+    assert {name: rollout[name] for name in listed} == listed
+    entries = api("GET", f"/v1/rollouts/{rollout['uuid']}/nodes").json["nodes"]
     assert [("n0", "r0", 1), ("n1", "r0", 2), ("n2", "r1", 3)] == [
-        (each["node_name"], each["group"], each["wave"]) for each in found
+        (entry["node_name"], entry["group"], entry["wave"]) for entry in entries
     ]
 
 
@@ -94,9 +94,9 @@ def test_filters_choose_the_nodes_as_those_of_the_list_do(api, nodes):
         ({"retired": False}, nodes), ({"retired": "false"}, nodes),
         ({"resource_class": "gpu", "retired": True}, ["other"]),
     ):  # fmt: skip
-        made = create(api, nodes=filters)
-        found = api("GET", f"/v1/rollouts/{made['uuid']}/nodes").json["nodes"]
-        assert sorted(names) == sorted(each["node_name"] for each in found), filters
+        rollout = create(api, nodes=filters)
+        entries = api("GET", f"/v1/rollouts/{rollout['uuid']}/nodes").json["nodes"]
+        assert sorted(names) == sorted(entry["node_name"] for entry in entries), filters
 
 
 def test_named_nodes_take_part_also_children_and_each_once(api, nodes):
@@ -295,8 +295,8 @@ def test_requests_change_the_state(api, nodes):
 
 
 def test_only_an_ended_rollout_is_deleted_and_its_nodes_with_it(api, nodes):
-    kept, made = create(api)["uuid"], create(api)["uuid"]
-    path = f"/v1/rollouts/{made}"
+    other_uuid, rollout_uuid = create(api)["uuid"], create(api)["uuid"]
+    path = f"/v1/rollouts/{rollout_uuid}"
     for target, state in ((None, "running"), ("pause", "paused"), ("abort", "aborting")):
         if target:
             api("PUT", f"{path}/states", {"target": target})
@@ -305,14 +305,16 @@ def test_only_an_ended_rollout_is_deleted_and_its_nodes_with_it(api, nodes):
         assert f'is in state "{state}": abort it' in fault(refused)["faultstring"]
     rollout_waves.advance_all(api.runtime)
     assert "aborted" == api("GET", path).json["state"]
-    deleted = api("DELETE", f"/v1/rollouts/{made.upper()}")
+    deleted = api("DELETE", f"/v1/rollouts/{rollout_uuid.upper()}")
     assert (204, b"") == (deleted.status_code, deleted.data)
     assert [404] * 3 == [
         api(method, path + below).status_code
         for method, below in (("GET", ""), ("GET", "/nodes"), ("DELETE", ""))
     ]
-    assert [kept] == [rollout["uuid"] for rollout in api("GET", "/v1/rollouts").json["rollouts"]]
-    assert 3 == len(api("GET", f"/v1/rollouts/{kept}/nodes").json["nodes"])
+    assert [other_uuid] == [
+        rollout["uuid"] for rollout in api("GET", "/v1/rollouts").json["rollouts"]
+    ]
+    assert 3 == len(api("GET", f"/v1/rollouts/{other_uuid}/nodes").json["nodes"])
     with api.runtime.reading() as session:
         assert 3 == session.query(RolloutNode).count()
 
@@ -326,9 +328,9 @@ def test_nodes_are_listed_in_pages_and_filtered(api, nodes):
     page = api("GET", f"{path}?limit=2").json
     assert ["n0", "n1"] == [node["node_name"] for node in page["nodes"]]
     assert ["running"] * 2 == [node["state"] for node in page["nodes"]]
-    rest = api("GET", page["next"].removeprefix("http://localhost")).json
-    assert ["n2"] == [node["node_name"] for node in rest["nodes"]]
-    assert "next" not in rest
+    next_page = api("GET", page["next"].removeprefix("http://localhost")).json
+    assert ["n2"] == [node["node_name"] for node in next_page["nodes"]]
+    assert "next" not in next_page
     assert 1 == len(api("GET", f"{path}?state=pending").json["nodes"])
     assert 1 == len(api("GET", f"{path}?wave=2").json["nodes"])
     assert 0 == len(api("GET", f"{path}?code=timeout").json["nodes"])
@@ -339,12 +341,12 @@ def test_nodes_are_listed_in_pages_and_filtered(api, nodes):
 
 
 def test_each_request_is_audited(api, nodes):
-    made = create(api)
-    api("PUT", f"/v1/rollouts/{made['uuid']}/states", {"target": "pause"})
+    rollout = create(api)
+    api("PUT", f"/v1/rollouts/{rollout['uuid']}/states", {"target": "pause"})
     api("POST", "/v1/rollouts", {**CLEAN, "nodes": {}, "dry_run": True})
-    found = api("GET", f"/v1/audit?target={made['uuid']}").json["audit"]
+    records = api("GET", f"/v1/audit?target={rollout['uuid']}").json["audit"]
     assert ["update/rollout/state/pause", "create/rollout/clean"] == [
-        each["action"] for each in found
+        record["action"] for record in records
     ]
     everything = api("GET", "/v1/audit?action=create/rollout").json["audit"]
     assert 1 == len(everything), "a dry run changes nothing"

@@ -85,10 +85,10 @@ def test_the_newest_reports_of_many_nodes_are_written_to_files(api, tmp_path):
         add(api, api.node(name=name)["uuid"], "unknown", "sanitized")
     api.node(name="n3")
     words = ("sanitation", "export", "--where", "name=n*", "--folder", folder)
-    written = ingot(*words, status=1)
+    result = ingot(*words, status=1)
     lines = {f"{folder}/n1.json: sanitized", f"{folder}/n2.json: sanitized"}
-    assert lines == {*written.out.splitlines()}
-    assert "n3: n3 has no sanitation report" == written.err.splitlines()[0]
+    assert lines == {*result.out.splitlines()}
+    assert "n3: n3 has no sanitation report" == result.err.splitlines()[0]
     for name in ("n1", "n2"):
         assert "sanitized" == orjson.loads((folder / f"{name}.json").read_bytes())["result"]
     again = ingot("sanitation", "export", "n1", "n2", "--folder", folder, status=1)

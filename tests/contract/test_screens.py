@@ -92,8 +92,12 @@ def test_the_address_leads_to_a_page_with_a_ticket(api, screens):
     assert url.startswith("http://localhost/ui/vnc.html?path=v1%2Fnodes%2F")
     path, token = token_of(url)
     assert path.endswith(f"/console/stream?token={token}")
-    (kept,) = screens.tickets.values()
-    assert ("graphical", True, "5e55") == (kept["kind"], kept["write"], kept["session"])
+    (stored_ticket,) = screens.tickets.values()
+    assert ("graphical", True, "5e55") == (
+        stored_ticket["kind"],
+        stored_ticket["write"],
+        stored_ticket["session"],
+    )
     assert url != api("GET", STATES).json["console_info"]["url"]
 
 
@@ -125,8 +129,8 @@ def test_read_only_lets_nobody_type(api, screens, monkeypatch):
     answer = api("POST", TICKETS, {"write": True})
     assert (403, True) == (answer.status_code, "[vnc]read_only" in answer.text)
     api("GET", STATES)
-    (kept,) = screens.tickets.values()
-    assert kept["write"] is False
+    (stored_ticket,) = screens.tickets.values()
+    assert stored_ticket["write"] is False
 
 
 def put(screens, *documents):
@@ -146,7 +150,9 @@ def test_pieces_are_sent_in_order_and_confirmed(api, screens):
     served(api, viewer)
     binary = [data for data in viewer.sent if isinstance(data, bytes)]
     assert [VERSION, b"\1\1", bytes(4), b"init", b"dots"] == binary
-    confirmed = [each["received"] for _, each in screens.received if each["act"] == "confirm"]
+    confirmed = [
+        document["received"] for _, document in screens.received if document["act"] == "confirm"
+    ]
     assert sorted(confirmed) == confirmed
 
 

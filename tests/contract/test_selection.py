@@ -69,18 +69,20 @@ def rows(api):
     with api.runtime.transaction() as session:
         session.execute(insert(Node), rows)
         traits = {row["id"]: chance.choice(TRAITS) for row in rows}
-        found = [{"node_id": node, "trait": trait} for node in traits for trait in traits[node]]
-        session.execute(insert(NodeTrait), found)
+        node_traits = [
+            {"node_id": node, "trait": trait} for node in traits for trait in traits[node]
+        ]
+        session.execute(insert(NodeTrait), node_traits)
     for row in rows:
         row["trait"] = traits[row["id"]]
     return rows
 
 
-def selected(api, where, **query):
+def selected(api, condition, **query):
     """Return the UUIDs of the nodes that an expression selects."""
-    more = "".join(f"&{name}={value}" for name, value in query.items())
-    answer = api("GET", f"/v1/nodes?fields=uuid&where={quote(where)}{more}")
-    assert 200 == answer.status_code, (where, answer.text)
+    filters = "".join(f"&{name}={value}" for name, value in query.items())
+    answer = api("GET", f"/v1/nodes?fields=uuid&where={quote(condition)}{filters}")
+    assert 200 == answer.status_code, (condition, answer.text)
     return [node["uuid"] for node in answer.json["nodes"]]
 
 
@@ -96,13 +98,13 @@ def fits(text, parts):
         return text == parts[0]
     if not text.startswith(parts[0]):
         return False
-    left = text[len(parts[0]) :]
+    remainder = text[len(parts[0]) :]
     for part in parts[1:-1]:
-        place = left.find(part)
+        place = remainder.find(part)
         if place < 0:
             return False
-        left = left[place + len(part) :]
-    return left.endswith(parts[-1])
+        remainder = remainder[place + len(part) :]
+    return remainder.endswith(parts[-1])
 
 
 def values_of(row, comparison):
@@ -208,10 +210,10 @@ def test_databases_select_what_an_evaluation_in_python_selects(api, rows):
     chance = random.Random(11)
     some = 0
     for _ in range(250):
-        where = expression(chance)
-        tree = conditions.parse(where)
+        condition = expression(chance)
+        tree = conditions.parse(condition)
         right = [row["uuid"] for row in rows if evaluate(tree, row)]
-        assert right == selected(api, where), where
+        assert right == selected(api, condition), condition
         some += 0 < len(right) < len(rows)
     assert some > 100  # most say something
 
@@ -226,27 +228,27 @@ def test_databases_select_what_an_evaluation_in_python_selects(api, rows):
 )  # fmt: skip
 def test_the_longest_list_of_values_is_selected_by_or_refused(api, rows, field, value):
     """SQLite refuses conditions with a thousand parts; PostgreSQL takes many seconds for them."""
-    most = (4000 - len(field)) // (len(value) + 1)
-    for number, statuses in ((100, {200}), (most, {200, 400})):
-        where = f"{field} in ({','.join([value] * number)})"
-        answer = api("GET", f"/v1/nodes?where={quote(where)}")
+    largest_number = (4000 - len(field)) // (len(value) + 1)
+    for number, statuses in ((100, {200}), (largest_number, {200, 400})):
+        condition = f"{field} in ({','.join([value] * number)})"
+        answer = api("GET", f"/v1/nodes?where={quote(condition)}")
         assert answer.status_code in statuses, answer.text
 
 
 def test_a_list_is_read_page_by_page(api, rows):
-    where = "maintenance or extra.u=*"
-    whole = selected(api, where)
-    first = api("GET", f"/v1/nodes?limit=7&where={quote(where)}").json
-    pages = [node["uuid"] for node in first["nodes"]]
-    while "next" in first:
-        first = api("GET", first["next"]).json
-        pages += [node["uuid"] for node in first["nodes"]]
+    condition = "maintenance or extra.u=*"
+    whole = selected(api, condition)
+    page = api("GET", f"/v1/nodes?limit=7&where={quote(condition)}").json
+    pages = [node["uuid"] for node in page["nodes"]]
+    while "next" in page:
+        page = api("GET", page["next"]).json
+        pages += [node["uuid"] for node in page["nodes"]]
     assert len(whole) > 14
     assert whole == pages
 
 
 @pytest.mark.parametrize(
-    ("where", "place", "hint"),
+    ("condition", "place", "hint"),
     [
         ("provison_state=active", 1, "the nearest is 'provision_state'"),
         ("driver=x provision_state=availabel", 26, "the nearest is 'available'"),
@@ -262,14 +264,14 @@ def test_a_list_is_read_page_by_page(api, rows):
     ],
 )  # fmt: skip
 def test_a_wrong_expression_is_refused_with_its_place_and_what_would_be_right(
-    api, where, place, hint
+    api, condition, place, hint
 ):
-    answer = api("GET", f"/v1/nodes?where={quote(where)}")
+    answer = api("GET", f"/v1/nodes?where={quote(condition)}")
     assert 400 == answer.status_code, answer.text
     text = fault(answer)["faultstring"]
     assert hint in text
     assert "where" in text
-    assert "\0" in where or f"Character {place} of where:" in text
+    assert "\0" in condition or f"Character {place} of where:" in text
 
 
 @both
@@ -280,8 +282,8 @@ def test_any_text_is_an_expression_or_refused(api):
              "0001-01-01T00:00+10:00", "-1", "ä", "1" * 15]  # fmt: skip
     answers = set()
     for _ in range(300):
-        where = "".join(chance.choice(parts) for _ in range(chance.randint(1, 9)))
-        answers.add(api("GET", f"/v1/nodes?where={quote(where)}").status_code)
+        condition = "".join(chance.choice(parts) for _ in range(chance.randint(1, 9)))
+        answers.add(api("GET", f"/v1/nodes?where={quote(condition)}").status_code)
     assert {200, 400} == answers
 
 
@@ -300,12 +302,12 @@ def test_ports_addresses_and_free_words_find_a_node(api):
         session.execute(
             insert(Port), [{"uuid": node, "node_id": ident, "address": "aa:bb:cc:dd:ee:ff"}]
         )
-    for where in (
+    for condition in (
         "mac=AA:BB:CC:DD:EE:FF", "mac=aa:bb*", "BB:CC:dd", "bmc=10.0.0.5", "bmc=https://10.0.0.*",
         "OUT", "ack1 'timed out'", "properties.memory_mb >= 32768 properties.memory_mb < 65537",
         "properties.cpus=8", "name in (rack1-u1, rack1-u2)", node[:13], "rack1-*", "8000",
     ):  # fmt: skip
-        assert [node] == selected(api, where), where
+        assert [node] == selected(api, condition), condition
     assert {node, other} == set(selected(api, "bmc=10.0.0.5*"))
     assert [other] == selected(api, "clean failed")
     assert hidden not in selected(api, "bmc~pw or bmc=*")
@@ -328,10 +330,10 @@ def test_a_field_that_is_newer_than_the_version_is_refused(api):
 def test_counts_and_rollouts_take_the_same_expression(api):
     failed = api.node(provision_state="clean failed", extra={"rack": "r1"})["uuid"]
     api.node(provision_state="clean failed", extra={"rack": "r2"})
-    where = "provision_state=clean failed and extra.rack=r1"
-    counts = api("GET", f"/v1/provision_states?where={quote(where)}").json
+    condition = "provision_state=clean failed and extra.rack=r1"
+    counts = api("GET", f"/v1/provision_states?where={quote(condition)}").json
     assert 1 == counts["nodes"]
-    body = {"target": "manage", "nodes": {"where": where}, "dry_run": True}
+    body = {"target": "manage", "nodes": {"where": condition}, "dry_run": True}
     plan = api("POST", "/v1/rollouts", body)
     assert 200 == plan.status_code, plan.text
     assert [failed] == [node["node_uuid"] for node in plan.json["nodes"]]

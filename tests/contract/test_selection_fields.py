@@ -30,10 +30,10 @@ NOT_FREE = {
 both = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 
 
-def selected(api, where):
+def selected(api, condition):
     """Return the UUIDs of the nodes that an expression selects."""
-    answer = api("GET", f"/v1/nodes?fields=uuid&include_children=true&where={quote(where)}")
-    assert 200 == answer.status_code, (where, answer.text)
+    answer = api("GET", f"/v1/nodes?fields=uuid&include_children=true&where={quote(condition)}")
+    assert 200 == answer.status_code, (condition, answer.text)
     return [node["uuid"] for node in answer.json["nodes"]]
 
 
@@ -143,9 +143,9 @@ def test_an_address_with_credentials_query_or_fragment_is_not_compared(api):
             ("redfish_address", "me:pw@x"), ("redfish_address", "?token=pw"), ("ipmi_address", "#pw")
         )
     ]  # fmt: skip
-    shown = api.node(driver_info={"redfish_address": "https://10.0.0.5/pw"})["uuid"]
-    for where in ("bmc~pw", "bmc=10.0.0.5", "bmc=*", "10.0.0.5/", "https://10.0.0.5/*"):
-        assert [shown] == selected(api, where), where
+    node = api.node(driver_info={"redfish_address": "https://10.0.0.5/pw"})["uuid"]
+    for condition in ("bmc~pw", "bmc=10.0.0.5", "bmc=*", "10.0.0.5/", "https://10.0.0.5/*"):
+        assert [node] == selected(api, condition), condition
     assert hidden == selected(api, "not bmc=*")
 
 
@@ -174,8 +174,8 @@ def test_an_address_is_a_text(api, other):
             {"ipmi_address": 5}, {"ipmi_address": 5, "redfish_address": "http://15/a"}, {"redfish_address": True},
         )
     ]  # fmt: skip
-    for where in ("bmc=5", "bmc~tru", "bmc=5*", "bmc=true"):
-        assert [] == selected(api, where), where
+    for condition in ("bmc=5", "bmc~tru", "bmc=5*", "bmc=true"):
+        assert [] == selected(api, condition), condition
     assert [nodes[1]] == selected(api, "bmc=*")
     assert [other, nodes[0], nodes[2]] == selected(api, "not bmc=*")
 
@@ -183,19 +183,19 @@ def test_an_address_is_a_text(api, other):
 @both
 def test_addresses_and_errors_are_compared_in_their_case(api, other):
     node = api.node(driver_info={"ipmi_address": "BMC-1.Example"}, last_error="Timed OUT")["uuid"]
-    for where in (
+    for condition in (
         "bmc=BMC-1.*", "bmc=BMC-1.Example", "bmc~bmc-1.EX", "last_error=Timed*", "last_error='Timed OUT'",
         "last_error~timed", "last_error=* bmc=*", "last_error~x or bmc=B*", "last_error in (x, *OUT)",
     ):  # fmt: skip
-        assert [node] == selected(api, where), where
-        assert [other] == selected(api, f"not ({where})"), where
-    for where in (
+        assert [node] == selected(api, condition), condition
+        assert [other] == selected(api, f"not ({condition})"), condition
+    for condition in (
         "bmc=bmc-1.*",
         "bmc=bmc-1.example",
         "last_error=timed*",
         "last_error='timed out'",
     ):
-        assert [] == selected(api, where), where
+        assert [] == selected(api, condition), condition
 
 
 @both
@@ -223,13 +223,13 @@ def test_a_time_span_ends_now(api, other):
 def test_documents_are_fields_by_their_keys_only(api):
     node = api.node(extra={"a b": 1, "k": {"l": {"m": "x"}}})["uuid"]
     assert [node] == selected(api, "extra.k.l.m=x")
-    for where in ("extra=x", "extra.=x", "driver_info.ipmi_address=x"):
-        assert 400 == api("GET", f"/v1/nodes?where={quote(where)}").status_code, where
+    for condition in ("extra=x", "extra.=x", "driver_info.ipmi_address=x"):
+        assert 400 == api("GET", f"/v1/nodes?where={quote(condition)}").status_code, condition
 
 
 @both
 @pytest.mark.parametrize(
-    ("value", "where", "is_selected"),
+    ("value", "comparison", "is_selected"),
     [
         (4, "=4", True), (4, "=4.0", True), ("4", "=4.0", True), (4.0, "=4", True), ("007", "=7", True), ("007", "=007", True),
         (4, "~4", True), (4.5, "~4", False), (4.5, "=4.5", True), (4.5, "=4*", False), (-3, "=-3", True), (-3, "~-3", True), ("-3", "<0", False),
@@ -241,6 +241,6 @@ def test_documents_are_fields_by_their_keys_only(api):
         (r"a\%", "=a*%", True), (1e16, "=*", False), (1e16, ">1", True), (4, " in (3, 4)", True), (4, " in (3, 4*)", True), (5, "!=4", True), (5, " in (5*, 6, 7)", True),
     ],
 )  # fmt: skip
-def test_values_of_documents_are_compared_alike(api, value, where, is_selected):
+def test_values_of_documents_are_compared_alike(api, value, comparison, is_selected):
     node = api.node(extra={"u": value})["uuid"]
-    assert ([node] if is_selected else []) == selected(api, f"extra.u{where}")
+    assert ([node] if is_selected else []) == selected(api, f"extra.u{comparison}")

@@ -77,8 +77,8 @@ def await_answer(url, process):
             assert process.poll() is None, process.errors()
             return None
 
-    (found,) = until(answer, "an answer of the server", between=0.02)
-    return found
+    (response,) = until(answer, "an answer of the server", between=0.02)
+    return response
 
 
 def copied(template, folder):
@@ -120,9 +120,9 @@ def test_the_command_line_client_works_unchanged(server):
     """Once as a process, which takes seconds to start, then in this process."""
     program = Path(sys.executable).with_name("baremetal")
     command = [program, "--os-auth-type", "none", "--os-endpoint", server, "driver", "list"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert 0 == done.returncode, done.stderr
-    assert "fake-hardware" in done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert 0 == process.returncode, process.stderr
+    assert "fake-hardware" in process.stdout
 
     baremetal = Baremetal(server)
     uuid = baremetal("node", "create", "--driver", "fake-hardware", "--name", "cli")["uuid"]
@@ -146,8 +146,8 @@ def test_the_python_sdk_works_unchanged(server):
     port = cloud.baremetal.create_port(node_id=node.id, address="52:54:00:00:00:bb")
 
     assert "described" == cloud.baremetal.get_node("sdk").description
-    assert node.id in [each.id for each in cloud.baremetal.nodes(details=True)]
-    assert [port.id] == [each.id for each in cloud.baremetal.ports(node=node.id)]
+    assert node.id in [listed_node.id for listed_node in cloud.baremetal.nodes(details=True)]
+    assert [port.id] == [listed_port.id for listed_port in cloud.baremetal.ports(node=node.id)]
     assert "fake-hardware" in [driver.name for driver in cloud.baremetal.drivers()]
     cloud.baremetal.set_node_maintenance(node, reason="why")
     assert cloud.baremetal.validate_node(node, required=None)["power"].result
@@ -175,10 +175,10 @@ def test_waiting_requests_do_not_delay_others(migrated_sqlite, tmp_path):
         for _ in range(10):
             answer = requests.get(f"{url}/v1/nodes", headers=NEWEST, timeout=PATIENCE)
             assert 200 == answer.status_code
-        assert not any(each.done() for each in waiting)
+        assert not any(future.done() for future in waiting)
         with sqlite3.connect(tmp_path / "ingot.db", timeout=PATIENCE) as ours:
             ours.execute("UPDATE nodes SET reservation = NULL, operation_id = NULL")
-        assert {202} == {each.result() for each in waiting}
+        assert {202} == {future.result() for future in waiting}
 
 
 @contextmanager
@@ -190,14 +190,16 @@ def idle(database, count, function="main", **settings):
         ExitStack() as stack,
     ):
         await_answer(f"http://127.0.0.1:{port}", process)
-        kept = [http.client.HTTPConnection("127.0.0.1", port, timeout=30) for _ in range(count)]
-        for each in kept:
-            stack.callback(each.close)
-            each.request("GET", "/")
-            answer = each.getresponse()
+        idle_connections = [
+            http.client.HTTPConnection("127.0.0.1", port, timeout=30) for _ in range(count)
+        ]
+        for connection in idle_connections:
+            stack.callback(connection.close)
+            connection.request("GET", "/")
+            answer = connection.getresponse()
             answer.read()
             assert 200 == answer.status
-        yield kept
+        yield idle_connections
 
 
 def test_open_connections_do_not_block_new_ones(database):
@@ -207,8 +209,8 @@ def test_open_connections_do_not_block_new_ones(database):
 
 def test_beyond_their_limit_connections_wait_until_idle_ones_are_closed(database):
     few = {"INGOT_API_MAX_CONNECTIONS": "5", "INGOT_API_KEEP_ALIVE_TIME": "1"}
-    with idle(database, 12, **few) as kept:
-        assert b"" == kept[0].sock.recv(1)
+    with idle(database, 12, **few) as idle_connections:
+        assert b"" == idle_connections[0].sock.recv(1)
 
 
 def test_a_low_limit_of_open_files_lowers_the_number_of_connections_with_a_warning(database, capfd):
@@ -217,8 +219,8 @@ def test_a_low_limit_of_open_files_lowers_the_number_of_connections_with_a_warni
     assert "api.too_few_files" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_every_way_to_end_leaves_no_process_running(database, how):
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_every_way_to_end_leaves_no_process_running(database, signal_number):
     port = free_port()
     with started(database, port, forked=False) as process:
         await_answer(f"http://127.0.0.1:{port}", process)
@@ -226,12 +228,12 @@ def test_every_way_to_end_leaves_no_process_running(database, how):
         family = [process, *psutil.Process(process.pid).children(recursive=True)]
         assert 3 == len(family)
 
-        process.send_signal(how)
+        process.send_signal(signal_number)
         status = process.wait(BUSY)
-        _, left = psutil.wait_procs(family[1:], timeout=BUSY)
+        _, remaining_processes = psutil.wait_procs(family[1:], timeout=BUSY)
 
-    assert [] == left
-    assert (-how if how == signal.SIGKILL else 0) == status
+    assert [] == remaining_processes
+    assert (-signal_number if signal_number == signal.SIGKILL else 0) == status
 
 
 def test_processes_that_are_killed_one_after_the_other_are_replaced(database):
@@ -249,8 +251,8 @@ def test_processes_that_are_killed_one_after_the_other_are_replaced(database):
 def both(process):
     """Return the pids of both processes of a server, None if there is one; fail if it has ended."""
     assert process.poll() is None, process.errors()
-    found = children(process.pid)
-    return found if len(found) == 2 else None
+    pids = children(process.pid)
+    return pids if len(pids) == 2 else None
 
 
 def test_processes_that_cannot_start_end_the_server(database):
@@ -296,11 +298,11 @@ STALLED = (
 )  # fmt: skip
 
 
-def stall(port, path, headers="Content-Length: 1000\r\n", sent="{"):
+def stall(port, path, headers="Content-Length: 1000\r\n", body="{"):
     """Open a connection with a request that never ends."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=30)
     request = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{headers}\r\n"
-    connection.sendall(f"{request}{sent}".encode())
+    connection.sendall(f"{request}{body}".encode())
     return connection
 
 
@@ -354,23 +356,23 @@ def test_missing_bodies_end_in_time(short_timeout, paths):
     with ExitStack() as stack:
         begun = time.monotonic()
         stalled = [stack.enter_context(stall(short_timeout, path)) for path in paths]
-        took = [seconds_until_closed(each, begun) for each in stalled]
+        took = [seconds_until_closed(connection, begun) for connection in stalled]
         assert max(took) < BUSY, "a connection is still open"
         answer = requests.post(f"http://127.0.0.1:{short_timeout}/v1/nodes", json={"driver": "no"})
         assert 400 == answer.status_code
 
 
 @pytest.mark.parametrize(
-    ("headers", "sent"),
+    ("headers", "body"),
     [
         ("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n"),
         ("Content-Length: 1000\r\nExpect: 100-continue\r\n", ""),
         (f"Content-Length: {1 << 20}\r\n", "{" * 100_000),
     ],
 )
-def test_a_body_of_any_form_has_a_time_limit(short_timeout, headers, sent):
+def test_a_body_of_any_form_has_a_time_limit(short_timeout, headers, body):
     begun = time.monotonic()
-    with stall(short_timeout, "/v1/nodes", headers, sent) as connection:
+    with stall(short_timeout, "/v1/nodes", headers, body) as connection:
         assert 1.5 < seconds_until_closed(connection, begun) < BUSY
 
 

@@ -30,8 +30,8 @@ def service(api):
     return answer.json
 
 
-def parts(found):
-    return {part["part"]: part["reason"] for part in found["parts"]}
+def parts(answer):
+    return {part["part"]: part["reason"] for part in answer["parts"]}
 
 
 def add(api, *rows):
@@ -64,18 +64,18 @@ def test_the_ring_tells_who_serves_the_nodes_of_a_driver(api):
         api.node(conductor_group=group)
     api.node(driver="redfish")
 
-    found = service(api)
+    answer = service(api)
     assert {
         ("fake-hardware", ""): (4, ["rack-1", "rack-2"]),
         ("fake-hardware", "cold"): (1, []),
         ("fake-hardware", "edge"): (1, ["edge-1"]),
         ("redfish", ""): (1, ["rack-1"]),
     } == {
-        (each["driver"], each["conductor_group"]): (each["nodes"], each["conductors"])
-        for each in found["ring"]
+        (entry["driver"], entry["conductor_group"]): (entry["nodes"], entry["conductors"])
+        for entry in answer["ring"]
     }
     assert {"rack-1": 3, "rack-2": 2, "edge-1": 1} == {
-        conductor["hostname"]: conductor["nodes"] for conductor in found["conductors"]
+        conductor["hostname"]: conductor["nodes"] for conductor in answer["conductors"]
     }
 
 
@@ -90,15 +90,15 @@ def test_conductors_show_what_they_hold_and_whether_they_live(api):
     hold(api, api.node(), "rack-1", state="queued", sent_to="1", sent_at=START)
     hold(api, api.node(), "rack-1", state="queued", admitted_at=None)  # waits for a slot
 
-    found = {each["hostname"]: each for each in service(api)["conductors"]}
+    conductors = {conductor["hostname"]: conductor for conductor in service(api)["conductors"]}
     assert {"rack-1": "alive", "dead": "lost", "stopped": "stopped"} == {
-        name: each["state"] for name, each in found.items()
+        name: conductor["state"] for name, conductor in conductors.items()
     }
-    assert {"queued": 1, "running": 2, "waiting": 0, "held": 0} == found["rack-1"]["holds"]
-    assert 1 == found["dead"]["holds"]["waiting"]
-    assert 3600 < found["rack-1"]["oldest_message_seconds"]
-    assert found["dead"]["oldest_message_seconds"] is None
-    assert 3600 < found["dead"]["heartbeat_seconds"]
+    assert {"queued": 1, "running": 2, "waiting": 0, "held": 0} == conductors["rack-1"]["holds"]
+    assert 1 == conductors["dead"]["holds"]["waiting"]
+    assert 3600 < conductors["rack-1"]["oldest_message_seconds"]
+    assert conductors["dead"]["oldest_message_seconds"] is None
+    assert 3600 < conductors["dead"]["heartbeat_seconds"]
 
 
 def test_steps_that_a_conductor_has_taken_over_are_listed_the_newest_first(api):
@@ -164,11 +164,11 @@ def test_the_lengths_of_queues_need_the_broker_and_the_answer_does_not(api, reac
             api=replace(api.runtime.settings.api, flower_url="http://flower.example"),
         ),
     )
-    found = service(Api(create_app(runtime).test_client(), runtime, []))
-    assert ("OK" if reached else "it does not answer") == parts(found)["broker"]
-    assert (7 if reached else None) == found["conductors"][0]["messages"]
-    assert "http://flower.example" == found["flower_url"]
-    assert "OK" == parts(found)["beat"]
+    answer = service(Api(create_app(runtime).test_client(), runtime, []))
+    assert ("OK" if reached else "it does not answer") == parts(answer)["broker"]
+    assert (7 if reached else None) == answer["conductors"][0]["messages"]
+    assert "http://flower.example" == answer["flower_url"]
+    assert "OK" == parts(answer)["beat"]
 
 
 @pytest.mark.parametrize(

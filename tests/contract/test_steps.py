@@ -20,7 +20,7 @@ AGENT_STEPS = {
 
 
 def listed(answer):
-    return [(f"{each['interface']}.{each['step']}", each["priority"]) for each in answer.json]
+    return [(f"{step['interface']}.{step['step']}", step["priority"]) for step in answer.json]
 
 
 def row_id(api, uuid):
@@ -33,7 +33,7 @@ def test_all_clean_steps_are_listed_by_decreasing_priority(api):
     answer = api("GET", f"/v1/nodes/{uuid}/cleaning/steps")
 
     assert 200 == answer.status_code
-    steps = {f"{each['interface']}.{each['step']}": each for each in answer.json}
+    steps = {f"{step['interface']}.{step['step']}": step for step in answer.json}
     assert ("vendor.log_passthrough", 1) == listed(answer)[0]
     assert 0 == steps["bios.factory_reset"]["priority"]
     assert {
@@ -53,13 +53,13 @@ def test_steps_are_filtered_by_their_least_priority(api):
 
 
 @pytest.mark.parametrize(
-    ("flow", "first"), [("deploy", ("deploy.deploy", 100)), ("service", ("vendor.", 0))]
+    ("flow", "first_step"), [("deploy", ("deploy.deploy", 100)), ("service", ("vendor.", 0))]
 )
-def test_the_other_flows_have_their_own_lists(api, flow, first):
+def test_the_other_flows_have_their_own_lists(api, flow, first_step):
     uuid = api.node()["uuid"]
     label, priority = listed(api("GET", f"/v1/nodes/{uuid}/{flow}/steps"))[0]
-    assert label.startswith(first[0])
-    assert first[1] == priority
+    assert label.startswith(first_step[0])
+    assert first_step[1] == priority
 
 
 def test_verify_steps_need_no_agent(api):
@@ -86,7 +86,7 @@ def test_the_last_steps_of_an_agent_are_listed_without_the_agent(api):
     answer = api("GET", f"/v1/nodes/{uuid}/cleaning/steps")
 
     assert ("deploy.erase_devices", 10) == listed(answer)[0]
-    (burn,) = [each for each in answer.json if each["step"] == "burnin_cpu"]
+    (burn,) = [step for step in answer.json if step["step"] == "burnin_cpu"]
     assert [{"name": "seconds", "description": "how long", "required": True}] == burn["args"]
 
 
@@ -177,7 +177,7 @@ def test_a_dry_run_tells_what_the_agent_would_do_by_its_last_report(api):
         " deploy.erase_devices_metadata erases disks: partition tables and file system signatures."
         " deploy.erase_devices erases disks: all data on all disks."
     )
-    assert [each.partition(" ")[0] for each in answer["destroys"]] == [
+    assert [sentence.partition(" ")[0] for sentence in answer["destroys"]] == [
         "deploy.erase_devices_metadata", "deploy.erase_devices",
     ]  # fmt: skip
 
@@ -292,9 +292,9 @@ def test_why_names_the_awaited_actor_and_the_next_step(api, columns, step, waiti
         operation = session.query(Operation).one()
         operation.sent_to = None
         row = session.query(OperationStep).filter_by(position=0).one()
-        for each, values in ((operation, columns), (row, step)):
+        for record, values in ((operation, columns), (row, step)):
             for name, value in values.items():
-                setattr(each, name, value)
+                setattr(record, name, value)
     answer = why(api, uuid)
     assert (waiting_for, "deploy.prepare_cleaning", "step vendor.log_passthrough") == (
         answer["waiting_for"], answer["step"], answer["next"]
@@ -335,14 +335,14 @@ def test_steps_of_a_flow_are_shown_until_it_ends(api, flow, state):
                 operation_id=operation.id, position=position, interface="deploy", name=name,
                 flow=flow, source="agent", state=("done", "waiting")[position],
             ))  # fmt: skip
-    shown = api("GET", f"/v1/nodes/{uuid}").json
+    shown_node = api("GET", f"/v1/nodes/{uuid}").json
     (listed,) = api("GET", "/v1/nodes/detail").json["nodes"]
-    for each in (shown, listed):
-        internal = each["driver_internal_info"]
-        assert "second" == each[f"{flow}_step"]["step"]
+    for document in (shown_node, listed):
+        internal = document["driver_internal_info"]
+        assert "second" == document[f"{flow}_step"]["step"]
         assert ["first", "second"] == [step["step"] for step in internal[f"{flow}_steps"]]
         assert 1 == internal[f"{flow}_step_index"]
     with api.runtime.transaction() as session:
         session.query(Operation).one().state = "succeeded"
-    after = api("GET", f"/v1/nodes/{uuid}").json
-    assert ({}, {}) == (after[f"{flow}_step"], after["driver_internal_info"])
+    final_node = api("GET", f"/v1/nodes/{uuid}").json
+    assert ({}, {}) == (final_node[f"{flow}_step"], final_node["driver_internal_info"])

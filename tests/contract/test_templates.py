@@ -30,11 +30,11 @@ def patch(op, path, value=None):
 
 @BOTH
 def test_an_item_is_created_shown_listed_changed_and_deleted(api, collection):
-    made = api("POST", f"/v1/{collection}", {**BODY[collection], "extra": {"a": 1}})
-    item = made.json
+    answer = api("POST", f"/v1/{collection}", {**BODY[collection], "extra": {"a": 1}})
+    item = answer.json
     path = f"/v1/{collection}/{item['uuid']}"
 
-    assert (201, f"http://localhost{path}") == (made.status_code, made.location)
+    assert (201, f"http://localhost{path}") == (answer.status_code, answer.location)
     assert BODY[collection].items() <= item.items()
     assert ({"a": 1}, None) == (item["extra"], item["updated_at"])
     assert item == api("GET", f"/v1/{collection}/CUSTOM_A").json == api("GET", path).json
@@ -56,9 +56,9 @@ def test_lists_are_paginated(api, collection):
         make(api, collection, name=name)
 
     page = api("GET", f"/v1/{collection}?limit=2&sort_key=name&sort_dir=desc").json
-    rest = api("GET", page["next"].removeprefix("http://localhost")).json
-    found = [each["name"] for each in page[collection] + rest[collection]]
-    assert sorted(names, reverse=True) == found
+    next_page = api("GET", page["next"].removeprefix("http://localhost")).json
+    listed_names = [entry["name"] for entry in page[collection] + next_page[collection]]
+    assert sorted(names, reverse=True) == listed_names
     for query in ("sort_key=steps", "sort_key=extra", "limit=0", "colour=red", "fields=colour"):
         assert 400 == api("GET", f"/v1/{collection}?{query}").status_code, query
 
@@ -173,12 +173,12 @@ def test_single_fields_are_changed(api, collection, op, path, value, status):
     answer = api("PATCH", f"/v1/{collection}/{item['uuid']}", patch(op, path, value))
 
     assert status == answer.status_code, answer.text
-    after = api("GET", f"/v1/{collection}/{item['uuid']}").json
+    stored_item = api("GET", f"/v1/{collection}/{item['uuid']}").json
     if status == 400:
-        assert item == after
+        assert item == stored_item
     else:
-        assert answer.json == after
-        assert item != after
+        assert answer.json == stored_item
+        assert item != stored_item
 
 
 def test_secrets_in_arguments_are_not_shown_and_survive_a_change(api, collection):
@@ -280,7 +280,7 @@ def test_a_public_runbook_has_no_owner(api):
     published = api("PATCH", path, patch("replace", "/public", True)).json
     assert (True, None) == (published["public"], published["owner"])
     assert 400 == api("PATCH", path, patch("add", "/owner", "p2")).status_code
-    taken = api("PATCH", path, patch("replace", "/public", False) + patch("add", "/owner", "p2"))
-    assert (False, "p2") == (taken.json["public"], taken.json["owner"])
+    answer = api("PATCH", path, patch("replace", "/public", False) + patch("add", "/owner", "p2"))
+    assert (False, "p2") == (answer.json["public"], answer.json["owner"])
     again = api("PATCH", path, patch("replace", "/public", False)).json
     assert "p2" == again["owner"]

@@ -86,10 +86,10 @@ def test_a_list_reads_all_traits_by_one_query_and_none_if_they_are_not_shown(api
     for number in range(5):
         node = api.node(name=f"n{number}")
         api("PUT", f"/v1/nodes/{node['uuid']}/traits", {"traits": [f"CUSTOM_{number}"]})
-    asked = []
+    trait_queries = []
 
     def note(_conn, _cursor, statement, *_):
-        asked.append("node_traits" in statement)
+        trait_queries.append("node_traits" in statement)
 
     event.listen(api.runtime.engine, "before_cursor_execute", note)
     try:
@@ -100,7 +100,7 @@ def test_a_list_reads_all_traits_by_one_query_and_none_if_they_are_not_shown(api
 
     assert {f"n{i}": [f"CUSTOM_{i}"] for i in range(5)} == {n["name"]: n["traits"] for n in listed}
     assert 5 == len(plain)
-    assert 1 == sum(asked)
+    assert 1 == sum(trait_queries)
 
 
 def test_traits_are_deleted_with_their_node(api, node):

@@ -13,7 +13,7 @@ from .conftest import fault
 
 
 @pytest.mark.parametrize(
-    ("asked", "spoken"),
+    ("headers", "spoken"),
     [
         ({}, "1.1"),
         ({"X-OpenStack-Ironic-API-Version": ""}, "1.1"),
@@ -28,8 +28,8 @@ from .conftest import fault
         ),
     ],
 )
-def test_a_request_is_answered_in_its_version(api, asked, spoken):
-    answer = api.client.get("/v1/nodes", headers=asked)
+def test_a_request_is_answered_in_its_version(api, headers, spoken):
+    answer = api.client.get("/v1/nodes", headers=headers)
 
     assert (200, spoken) == (answer.status_code, answer.headers["X-OpenStack-Ironic-API-Version"])
 
@@ -101,11 +101,11 @@ def test_a_part_that_a_version_lacks_is_not_found_by_any_method(api, part):
 
 def test_a_heartbeat_may_have_its_node_in_its_body(api):
     fields = {"callback_url": "https://a", "agent_version": "9", "agent_token": "x"}
-    named = fields | {"node_ident": api.node()["uuid"]}
+    body = fields | {"node_ident": api.node()["uuid"]}
 
     assert "node_ident" in fault(api("POST", "/v1/heartbeat", fields))["faultstring"]
-    assert "token" in fault(api("POST", "/v1/heartbeat", named))["faultstring"]
-    assert 404 == api.at("1.21")("POST", "/v1/heartbeat", named).status_code
+    assert "token" in fault(api("POST", "/v1/heartbeat", body))["faultstring"]
+    assert 404 == api.at("1.21")("POST", "/v1/heartbeat", body).status_code
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_a_heartbeat_may_have_its_node_in_its_body(api):
 )
 def test_older_clients_have_the_node_last_in_the_path(api, method, path, body):
     api.node(name="n1")
-    what, _, rest = path.partition("/n1")
-    usual = api(method, f"/v1/nodes/n1/{what}{rest}", body)
+    prefix, _, suffix = path.partition("/n1")
+    usual = api(method, f"/v1/nodes/n1/{prefix}{suffix}", body)
 
     answer = api(method, f"/v1/nodes/{path}", body)
     assert (usual.status_code, usual.data) == (answer.status_code, answer.data)
@@ -129,7 +129,7 @@ def test_older_clients_have_the_node_last_in_the_path(api, method, path, body):
 
 
 @pytest.mark.parametrize(
-    ("version", "asked", "status"),
+    ("version", "name", "status"),
     [
         ("1.90", "a.json", 200),
         ("1.90", "a.json.json", 200),
@@ -138,11 +138,11 @@ def test_older_clients_have_the_node_last_in_the_path(api, method, path, body):
         ("1.91", "a.json.json", 404),
     ],
 )
-def test_a_name_may_end_with_the_suffix_of_older_versions(api, version, asked, status):
+def test_a_name_may_end_with_the_suffix_of_older_versions(api, version, name, status):
     api.node(name="a.json")
 
-    assert status == api.at(version)("GET", f"/v1/nodes/{asked}").status_code
-    assert status == api.at(version)("PATCH", f"/v1/nodes/{asked}", []).status_code
+    assert status == api.at(version)("GET", f"/v1/nodes/{name}").status_code
+    assert status == api.at(version)("PATCH", f"/v1/nodes/{name}", []).status_code
 
 
 def test_a_body_that_is_no_object_is_refused(api):
@@ -264,13 +264,13 @@ def test_a_route_of_a_newer_version_is_not_found(api, version, path, status):
 
 def test_fields_of_newer_versions_are_not_shown(api):
     uuid = api.node()["uuid"]
-    shown = {
+    fields = {
         version: api.at(f"1.{version}")("GET", f"/v1/nodes/{uuid}").json.keys()
         for version in (1, 49, 50)
     }
 
-    assert "name" not in shown[1]
-    assert {"owner"} == shown[50] - shown[49]
+    assert "name" not in fields[1]
+    assert {"owner"} == fields[50] - fields[49]
 
 
 def test_the_documentation_describes_every_route(api):
@@ -284,7 +284,7 @@ def test_the_documentation_describes_every_route(api):
     itself = {(path, "get") for path in (*PAGES, "/openapi.json")}
 
     assert rules - itself == {
-        (path, each) for path, about in spec["paths"].items() for each in about
+        (path, method) for path, about in spec["paths"].items() for method in about
     }
     assert "<script src=" in api.at(None)("GET", "/docs").text
 

@@ -88,8 +88,8 @@ def test_writes_are_carried_out_or_refused(unreadable, api):
         if (method, path) not in routes:
             continue
         unreadable()
-        where, body = request_of(method, path)
-        answer = api(method, where, body)
+        url, body = request_of(method, path)
+        answer = api(method, url, body)
         if answer.status_code >= 500 or MARK in answer.text or SECRET in answer.text:
             wrong.append((method, path, answer.status_code, answer.text[:300]))
     assert [] == wrong, "\n".join(map(str, wrong))
@@ -98,11 +98,11 @@ def test_writes_are_carried_out_or_refused(unreadable, api):
 def test_an_answer_that_no_key_opens_is_not_repeated(unreadable, api):
     use(api.runtime.engine.dialect, keyring())
     document, key = {"driver": "fake-hardware"}, {"Idempotency-Key": "k"}
-    first = api("POST", "/v1/nodes", document, **key)
+    first_answer = api("POST", "/v1/nodes", document, **key)
     use(api.runtime.engine.dialect, keyring())
-    again = api("POST", "/v1/nodes", document, **key)
-    assert 201 == first.status_code
-    assert 409 == again.status_code, again.text
-    assert "Idempotency-Key" in fault(again)["faultstring"]
+    second_answer = api("POST", "/v1/nodes", document, **key)
+    assert 201 == first_answer.status_code
+    assert 409 == second_answer.status_code, second_answer.text
+    assert "Idempotency-Key" in fault(second_answer)["faultstring"]
     with api.runtime.reading() as session:
         assert 1 == len(session.scalars(select(Answered)).all())

@@ -91,21 +91,21 @@ def test_a_request_with_steps_and_a_runbook_is_refused_by_the_name_of_the_steps(
     body |= {f"{verb}_steps": STEP, "runbook": "CUSTOM_A"}
     answer = api("PUT", f"/v1/nodes/{uuid}/states/provision", body)
     assert 400 == answer.status_code
-    wanted = f'Please provide either "{verb}_steps" or a runbook, but not both.'
-    assert wanted == fault(answer)["faultstring"]
+    message = f'Please provide either "{verb}_steps" or a runbook, but not both.'
+    assert message == fault(answer)["faultstring"]
 
 
 @pytest.mark.parametrize(
-    ("argument", "own"),
+    ("argument", "verbs"),
     [
         ("clean_steps", {"clean"}),
         ("deploy_steps", {"active", "deploy", "rebuild"}),
         ("service_steps", {"service"}),
     ],
 )
-def test_steps_are_refused_with_a_verb_of_another_flow(api, argument, own):
+def test_steps_are_refused_with_a_verb_of_another_flow(api, argument, verbs):
     steps = [{**STEP[0], "args": {}, "priority": 50}] if argument == "deploy_steps" else STEP
-    for verb in sorted(VERBS.keys() - own):
+    for verb in sorted(VERBS.keys() - verbs):
         state = min(ACCEPTED[ALIASES.get(verb, verb)])
         uuid, body = put(api, state, verb)
         path = f"/v1/nodes/{uuid}/states/provision"
@@ -218,8 +218,8 @@ def test_a_new_verb_clears_the_error_of_the_last_operation(api, state, verb):
     node = api.node(provision_state=state, last_error="it broke", maintenance=False)
     path = f"/v1/nodes/{node['uuid']}"
     assert 202 == api("PUT", f"{path}/states/provision", {"target": verb}).status_code
-    shown = api("GET", path).json["last_error"]
-    assert ("it broke" if verb == "manage" else None) == shown  # `manage` starts no operation here
+    error = api("GET", path).json["last_error"]
+    assert ("it broke" if verb == "manage" else None) == error  # `manage` starts no operation here
 
 
 @pytest.mark.parametrize("verb", ["active", "rebuild"])

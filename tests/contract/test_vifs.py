@@ -18,9 +18,9 @@ def node(api):
     """A node of a driver whose network interface stores VIFs."""
     networks = api.runtime.drivers.types["fake-hardware"]["network"]
     networks["keeping"] = Keeping()
-    made = api.node(name="n1")
-    api.set(made["uuid"], network_interface="keeping")
-    yield made
+    created_node = api.node(name="n1")
+    api.set(created_node["uuid"], network_interface="keeping")
+    yield created_node
     del networks["keeping"]
 
 
@@ -29,14 +29,14 @@ def ports(api, node):
     """Factory of ports: `ports(a={...}, b={...})` returns their UUIDs by name."""
     addresses = (f"52:54:00:00:00:{number:02x}" for number in range(256))
 
-    def make(**wanted):
-        made = {}
-        for name, fields in wanted.items():
+    def make(**fields_by_name):
+        uuids = {}
+        for name, fields in fields_by_name.items():
             body = {"node_uuid": node["uuid"], "address": next(addresses), "name": name, **fields}
             answer = api("POST", "/v1/ports", body)
             assert 201 == answer.status_code, answer.text
-            made[name] = answer.json["uuid"]
-        return made
+            uuids[name] = answer.json["uuid"]
+        return uuids
 
     return make
 
@@ -126,12 +126,12 @@ def test_the_most_suitable_free_port_is_used(api, node, ports):
         m2={"portgroup_uuid": group},
         wired={"physical_network": "p1", "pxe_enabled": False},
     )
-    taken = []
+    used_ports = []
     for number in range(4):
         assert 204 == attach(api, f"v{number}").status_code
-        taken.append(holders(api)[f"v{number}"])
+        used_ports.append(holders(api)[f"v{number}"])
 
-    assert ["wired", "bond", "boots", "quiet"] == taken
+    assert ["wired", "bond", "boots", "quiet"] == used_ports
     assert 400 == attach(api, "v5").status_code
     assert [{"id": f"v{number}"} for number in (3, 2, 0, 1)] == (
         api("GET", "/v1/nodes/n1/vifs").json["vifs"]
@@ -143,9 +143,9 @@ def test_the_ports_of_a_group_are_used_singly_after_the_first(api, node, ports, 
     body = {"node_uuid": node["uuid"], "name": "bond", "standalone_ports_supported": alone}
     group = api("POST", "/v1/portgroups", body).json["uuid"]
     joining = [{"op": "add", "path": "/portgroup_uuid", "value": group}]
-    first = ports(m1={"pxe_enabled": False})["m1"]
+    port = ports(m1={"pxe_enabled": False})["m1"]
     attach(api)
-    assert 200 == api("PATCH", f"/v1/ports/{first}", joining).status_code
+    assert 200 == api("PATCH", f"/v1/ports/{port}", joining).status_code
     ports(m2={"portgroup_uuid": group, "pxe_enabled": False})
 
     assert status == attach(api, "v2").status_code
@@ -154,13 +154,13 @@ def test_the_ports_of_a_group_are_used_singly_after_the_first(api, node, ports, 
 
 def test_a_port_may_be_requested(api, node, ports):
     group = api("POST", "/v1/portgroups", {"node_uuid": node["uuid"], "name": "bond"}).json["uuid"]
-    made = ports(p1={}, p2={}, m1={"portgroup_uuid": group})
+    uuids = ports(p1={}, p2={}, m1={"portgroup_uuid": group})
 
-    assert 204 == attach(api, port_uuid=made["p2"]).status_code
-    assert 400 == attach(api, "v2", port_uuid=made["p2"]).status_code
+    assert 204 == attach(api, port_uuid=uuids["p2"]).status_code
+    assert 400 == attach(api, "v2", port_uuid=uuids["p2"]).status_code
     assert 400 == attach(api, "v2", port_uuid="nonesuch").status_code
     assert 204 == attach(api, "v2", portgroup_uuid=group).status_code
-    assert 400 == attach(api, "v3", portgroup_uuid=made["p1"]).status_code
+    assert 400 == attach(api, "v3", portgroup_uuid=uuids["p1"]).status_code
     assert {"v1": "p2", "v2": "bond"} == holders(api)
 
 

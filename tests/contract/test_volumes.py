@@ -21,9 +21,9 @@ KINDS = list(BODIES)
 
 @pytest.fixture
 def node(api):
-    made = api.node(name="n1")
-    api.set(made["uuid"], power_state="power off")
-    return made
+    created_node = api.node(name="n1")
+    api.set(created_node["uuid"], power_state="power off")
+    return created_node
 
 
 def make(api, node, kind, **fields):
@@ -37,17 +37,17 @@ def replaced(path, value):
 
 @pytest.mark.parametrize("part", KINDS)
 def test_one_is_made_shown_changed_and_forgotten(api, node, part):
-    made = make(api, node, part, extra={"a": 1})
-    url = f"http://localhost/v1/volume/{part}/{made.json['uuid']}"
+    answer = make(api, node, part, extra={"a": 1})
+    url = f"http://localhost/v1/volume/{part}/{answer.json['uuid']}"
 
-    assert (201, url) == (made.status_code, made.headers["Location"])
-    assert BODIES[part].items() <= made.json.items()
+    assert (201, url) == (answer.status_code, answer.headers["Location"])
+    assert BODIES[part].items() <= answer.json.items()
     assert (node["uuid"], {"a": 1}, None) == (
-        made.json["node_uuid"],
-        made.json["extra"],
-        made.json["updated_at"],
+        answer.json["node_uuid"],
+        answer.json["extra"],
+        answer.json["updated_at"],
     )
-    assert made.json == api("GET", url).json
+    assert answer.json == api("GET", url).json
     changed = api("PATCH", url, [{"op": "remove", "path": "/extra"}])
     assert (200, {}) == (changed.status_code, changed.json["extra"])
     assert changed.json["updated_at"]
@@ -56,17 +56,17 @@ def test_one_is_made_shown_changed_and_forgotten(api, node, part):
 
 @pytest.mark.parametrize("part", KINDS)
 def test_lists_show_the_short_form_by_default(api, node, part):
-    made = make(api, node, part).json
+    volume = make(api, node, part).json
     forms = {
         f"/v1/volume/{part}": SHORT[part],
         f"/v1/volume/{part}?node=n1": SHORT[part],
         f"/v1/nodes/n1/volume/{part}": SHORT[part],
-        f"/v1/volume/{part}?detail=true": made.keys(),
+        f"/v1/volume/{part}?detail=true": volume.keys(),
         f"/v1/volume/{part}?fields=extra": {"extra", "links"},
     }
-    shown = {path: api("GET", path).json[part] for path in forms}
+    lists = {path: api("GET", path).json[part] for path in forms}
 
-    assert forms == {path: items[0].keys() for path, items in shown.items()}
+    assert forms == {path: items[0].keys() for path, items in lists.items()}
     other = api.node()["uuid"]
     assert [] == api("GET", f"/v1/nodes/{other}/volume/{part}").json[part]
     assert {part, "next"} == api("GET", f"/v1/volume/{part}?limit=1").json.keys()
@@ -123,19 +123,19 @@ def test_an_invalid_volume_is_refused(api, node, part, fields):
     [("connectors", "connector_id"), ("connectors", "uuid"), ("targets", "boot_index")],
 )
 def test_unique_fields_of_volumes_are_enforced(api, node, part, field):
-    first = make(api, node, part).json
-    fields = {field: first[field]}
+    volume = make(api, node, part).json
+    fields = {field: volume[field]}
     if field == "uuid":
         fields["connector_id"] = "another"
     again = make(api, node, part, **fields)
 
     assert 409 == again.status_code
-    told = {
-        "boot_index": f"A volume target with boot index '{first[field]}' for the same node",
-        "uuid": f"A volume {part.removesuffix('s')} with UUID {first[field]}",
-    }.get(field, f"A volume {part.removesuffix('s')} with {field} {first[field]}")
-    told += " already exists."
-    assert told == fault(again)["faultstring"]
+    message = {
+        "boot_index": f"A volume target with boot index '{volume[field]}' for the same node",
+        "uuid": f"A volume {part.removesuffix('s')} with UUID {volume[field]}",
+    }.get(field, f"A volume {part.removesuffix('s')} with {field} {volume[field]}")
+    message += " already exists."
+    assert message == fault(again)["faultstring"]
     if part == "targets":  # unique within a node
         assert 201 == make(api, api.node(), part).status_code
         second = make(api, node, part, boot_index=1).json
@@ -164,10 +164,10 @@ def test_the_volumes_of_a_node_that_is_on_are_not_changed(
     assert (200 if changeable else 400) == change.status_code
     removal = api("DELETE", path)
     assert (204 if removable else 400) == removal.status_code
-    for answer, what in ((change, "update"), (removal, "deletion")):
+    for answer, action in ((change, "update"), (removal, "deletion")):
         if answer.status_code == 400:  # Ironic's tests match these words
-            told = f'The requested action "volume {part.removesuffix("s")} {what}" can not be'
-            assert fault(answer)["faultstring"].startswith(f"{told} performed on node ")
+            message = f'The requested action "volume {part.removesuffix("s")} {action}" can not be'
+            assert fault(answer)["faultstring"].startswith(f"{message} performed on node ")
 
 
 @pytest.mark.parametrize("part", KINDS)
@@ -207,20 +207,20 @@ def test_changes(api, node, part):
 
 def test_secrets_of_targets_are_not_shown(api, node):
     properties = {"auth_username": "u", "auth_password": "p", "target_lun": 1}
-    made = make(api, node, "targets", properties=properties).json
+    target = make(api, node, "targets", properties=properties).json
 
-    assert {**properties, "auth_password": "******"} == made["properties"]
+    assert {**properties, "auth_password": "******"} == target["properties"]
     listed = api("GET", "/v1/volume/targets?fields=properties").json["targets"]
-    assert [made["properties"]] == [each["properties"] for each in listed]
+    assert [target["properties"]] == [entry["properties"] for entry in listed]
 
 
 def test_links_refer_to_the_collections(api, node):
     base = "http://localhost/v1"
     for start in ("/volume", f"/nodes/{node['uuid']}/volume"):
-        shown = api("GET", f"/v1{start}").json
-        assert {"connectors", "targets", "links"} == shown.keys()
-        assert f"{base}{start}/targets" == shown["targets"][0]["href"]
-        assert f"{base}{start}/" == shown["links"][0]["href"]
+        answer = api("GET", f"/v1{start}").json
+        assert {"connectors", "targets", "links"} == answer.keys()
+        assert f"{base}{start}/targets" == answer["targets"][0]["href"]
+        assert f"{base}{start}/" == answer["links"][0]["href"]
     assert 404 == api("GET", "/v1/nodes/nonesuch/volume").status_code
     assert 400 == api("POST", "/v1/nodes/n1/volume/targets", {}).status_code
     assert 400 == api("GET", f"/v1/nodes/n1/volume/targets/{uuid4()}").status_code
@@ -235,11 +235,13 @@ def test_volumes_are_deleted_with_their_node(api, node):
     assert 404 == api("GET", f"/v1/volume/connectors/{uuid}").status_code
 
 
-@pytest.mark.parametrize(("storage", "told"), [("fake", True), ("noop", False)])
-def test_a_driver_gets_the_volumes_that_its_storage_interface_uses(api, node, storage, told):
+@pytest.mark.parametrize(("storage", "uses_volumes"), [("fake", True), ("noop", False)])
+def test_a_driver_gets_the_volumes_that_its_storage_interface_uses(
+    api, node, storage, uses_volumes
+):
     api.set(node["uuid"], storage_interface=storage)
-    second = make(api, node, "targets", boot_index=1, volume_id="v-2").json["uuid"]
-    first = make(api, node, "targets", properties={"auth_password": "p"}).json["uuid"]
+    second_uuid = make(api, node, "targets", boot_index=1, volume_id="v-2").json["uuid"]
+    first_uuid = make(api, node, "targets", properties={"auth_password": "p"}).json["uuid"]
     connector = make(api, node, "connectors").json["uuid"]
     with api.runtime.reading() as session:
         row = session.query(Node).one()
@@ -249,9 +251,12 @@ def test_a_driver_gets_the_volumes_that_its_storage_interface_uses(api, node, st
     expected = (
         (VolumeConnector(connector, "iqn", CONNECTOR["connector_id"]),),
         (
-            VolumeTarget(first, "iscsi", "v-1", 0, {"auth_password": "p"}),
-            VolumeTarget(second, "iscsi", "v-2", 1),
+            VolumeTarget(first_uuid, "iscsi", "v-1", 0, {"auth_password": "p"}),
+            VolumeTarget(second_uuid, "iscsi", "v-2", 1),
         ),
     )
-    assert (expected if told else ((), ())) == (target.volume_connectors, target.volume_targets)
-    assert (list(expected) if told else []) == list(alone.values())
+    assert (expected if uses_volumes else ((), ())) == (
+        target.volume_connectors,
+        target.volume_targets,
+    )
+    assert (list(expected) if uses_volumes else []) == list(alone.values())

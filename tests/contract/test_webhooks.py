@@ -37,20 +37,20 @@ def stored(api):
 def test_a_webhook_is_created_shown_listed_changed_and_deleted(api):
     node = api.node()
     answer = api("POST", "/v1/webhooks", BODY | {"types": ["node.deleted"]})
-    made = answer.json
-    path = f"/v1/webhooks/{made['uuid']}"
+    webhook = answer.json
+    path = f"/v1/webhooks/{webhook['uuid']}"
     assert (201, f"http://localhost{path}") == (answer.status_code, answer.location)
     assert {"name": "cmdb", "url": URL, "types": ["node.deleted"], "enabled": True} == {
-        name: made[name] for name in ("name", "url", "types", "enabled")
+        name: webhook[name] for name in ("name", "url", "types", "enabled")
     }
     newest = api("GET", "/v1/events").json["last"]
     assert (newest, None, None, 0) == tuple(
-        made[name] for name in ("position", "owner", "last_error", "failed_attempts")
+        webhook[name] for name in ("position", "owner", "last_error", "failed_attempts")
     )
-    assert made == api("GET", path).json == api("GET", "/v1/webhooks/cmdb").json
+    assert webhook == api("GET", path).json == api("GET", "/v1/webhooks/cmdb").json
     (listed,) = api("GET", "/v1/webhooks").json["webhooks"]
     assert {"uuid", "name", "url", "owner", "enabled", "last_error", "links"} == set(listed)
-    assert [made] == api("GET", "/v1/webhooks?detail=true").json["webhooks"]
+    assert [webhook] == api("GET", "/v1/webhooks?detail=true").json["webhooks"]
     assert [] == api("GET", "/v1/webhooks?owner=p").json["webhooks"]
     changed = change(api, "add", "/node_uuid", node["uuid"].upper())
     assert (200, node["uuid"]) == (changed.status_code, changed.json["node_uuid"])
@@ -62,9 +62,9 @@ def test_a_webhook_is_created_shown_listed_changed_and_deleted(api):
 
 @BOTH
 def test_a_webhook_with_failures_is_deleted(api):
-    made = make(api)
-    fail(api, made, 0, 1)
-    assert 204 == api("DELETE", f"/v1/webhooks/{made['uuid']}").status_code
+    webhook = make(api)
+    fail(api, webhook, 0, 1)
+    assert 204 == api("DELETE", f"/v1/webhooks/{webhook['uuid']}").status_code
     with api.runtime.reading() as session:
         assert [] == session.scalars(select(WebhookFailure)).all()
 
@@ -113,8 +113,8 @@ def test_webhooks_of_projects_lead_to_no_private_network(api, host):
     answer = api("POST", "/v1/webhooks", BODY | {"url": f"http://{host}/", "owner": "p-1"})
     assert 400 == answer.status_code, answer.text
     assert "url: it leads to an address that [webhooks]project_denied_networks" in answer.text
-    made = make(api, url="https://receiver.example/", owner="p-1")
-    path = f"/v1/webhooks/{made['uuid']}"
+    webhook = make(api, url="https://receiver.example/", owner="p-1")
+    path = f"/v1/webhooks/{webhook['uuid']}"
     patch = [{"op": "replace", "path": "/url", "value": f"http://{host}/"}]
     assert 400 == api("PATCH", path, patch).status_code
 
@@ -142,12 +142,12 @@ def test_webhooks_of_the_system_lead_to_private_networks(api):
     ],
 )
 def test_bad_changes_are_refused(api, op, path, value, message):
-    made = make(api)
+    webhook = make(api)
     answer = change(api, op, path, value)
     assert 400 == answer.status_code, answer.text
     assert message in fault(answer)["faultstring"]
     assert SECRET not in answer.text
-    assert made == api("GET", "/v1/webhooks/cmdb").json
+    assert webhook == api("GET", "/v1/webhooks/cmdb").json
 
 
 def test_a_name_is_taken_once(api):
@@ -159,26 +159,26 @@ def test_a_name_is_taken_once(api):
 
 def test_secrets_are_never_shown_nor_recorded(api):
     new = "another-secret-of-the-test"
-    made = make(api, url="https://h/x?token=in-the-query")
+    webhook = make(api, url="https://h/x?token=in-the-query")
     answer = change(api, "replace", "/secret", new)
     assert answer.json["previous_secret_until"] is not None
     assert (SECRET, new) == (stored(api).previous_secret, stored(api).secret)
     answers = [
-        str(made),
+        str(webhook),
         answer.text,
         *(api("GET", path).text for path in ("/v1/webhooks?detail=true", "/v1/webhooks/cmdb")),
     ]
     with api.runtime.reading() as session:
         records = session.scalars(select(AuditRecord.fields)).all()
     assert {"name,url,secret", "secret"} & set(records), records
-    for each in (*answers, *map(str, records)):
-        assert not re.search(f"{SECRET}|{new}|in-the-query", each)
-    assert "https://h/x?token=******" == made["url"]
+    for text in (*answers, *map(str, records)):
+        assert not re.search(f"{SECRET}|{new}|in-the-query", text)
+    assert "https://h/x?token=******" == webhook["url"]
 
 
-def fail(api, made, after, last):
+def fail(api, webhook, after, last):
     with api.runtime.transaction() as session:
-        (ident,) = session.scalars(select(Webhook.id).where(Webhook.uuid == made["uuid"]))
+        (ident,) = session.scalars(select(Webhook.id).where(Webhook.uuid == webhook["uuid"]))
         failure = WebhookFailure(webhook_id=ident, after=after, last=last, error="no answer")
         session.add(failure)
 
@@ -187,10 +187,10 @@ def fail(api, made, after, last):
 def test_failures_are_listed_and_replayed(api):
     for _ in range(3):
         api.node()
-    made = make(api)
-    path = f"/v1/webhooks/{made['uuid']}"
+    webhook = make(api)
+    path = f"/v1/webhooks/{webhook['uuid']}"
     assert [] == api("GET", f"{path}/failures").json["failures"]
-    fail(api, made, 1, 2)
+    fail(api, webhook, 1, 2)
     with api.runtime.transaction() as session:
         session.execute(update(Webhook).values(failed_attempts=9, holder="x"))
     (failure,) = api("GET", "/v1/webhooks/cmdb/failures").json["failures"]
@@ -215,11 +215,11 @@ def test_failures_are_listed_and_replayed(api):
     ],
 )  # fmt: skip
 def test_bad_replays_are_refused(api, body, message):
-    made = make(api)
+    webhook = make(api)
     answer = api("POST", "/v1/webhooks/cmdb/replay", body)
     assert 400 == answer.status_code
     assert message in fault(answer)["faultstring"]
-    assert made == api("GET", "/v1/webhooks/cmdb").json
+    assert webhook == api("GET", "/v1/webhooks/cmdb").json
 
 
 def test_unknown_webhooks_are_not_found(api):
@@ -241,10 +241,10 @@ def test_a_project_has_a_limited_number_of_webhooks(api):
 
 
 @contextmanager
-def limited(api, most):
+def limited(api, limit):
     settings = api.runtime.settings
     api.runtime.settings = replace(
-        settings, webhooks=replace(settings.webhooks, max_per_project=most)
+        settings, webhooks=replace(settings.webhooks, max_per_project=limit)
     )
     try:
         yield

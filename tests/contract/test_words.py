@@ -92,7 +92,7 @@ def test_an_error_shows_only_the_path_of_a_document(api):
 
 
 @pytest.mark.parametrize(
-    ("path", "first", "last"),
+    ("path", "first_keys", "last_keys"),
     [
         ("nodes/n1", "uuid created_at updated_at automated_clean bios_interface",
          "vendor_interface links conductor allocation_uuid chassis_uuid ports states portgroups volume"),
@@ -110,18 +110,18 @@ def test_an_error_shows_only_the_path_of_a_document(api):
         ("conductors/rack-1", "created_at updated_at hostname conductor_group drivers links alive", ""),
     ],
 )  # fmt: skip
-def test_fields_have_ironics_order(api, path, first, last):
+def test_fields_have_ironics_order(api, path, first_keys, last_keys):
     """Clients print fields in the order of the answer."""
     uuid = api.node(name="n1", maintenance_reason="del\x7f", description='a "b"')["uuid"]
     api("POST", "/v1/ports", {"node_uuid": uuid, "address": ADDRESS})
     api("POST", "/v1/portgroups", {"node_uuid": uuid})
     api("POST", "/v1/chassis", {})
-    found = api("GET", f"/v1/{path}").json
-    items = next((each for each in found.values() if isinstance(each, list)), None)
-    keys = " ".join(found if "/" in path and "detail" not in path else items[0])
+    answer = api("GET", f"/v1/{path}").json
+    items = next((value for value in answer.values() if isinstance(value, list)), None)
+    keys = " ".join(answer if "/" in path and "detail" not in path else items[0])
 
-    assert keys.startswith(first)
-    assert keys.endswith(last)
+    assert keys.startswith(first_keys)
+    assert keys.endswith(last_keys)
 
 
 def test_a_page_shows_the_fields_of_each_node(api):

@@ -6,5 +6,5 @@ from tests.unit.drivers import conftest as drivers
 
 agent, images = drivers.agent, drivers.images
 applications, api, kind = contract.applications, contract.api, contract.kind
-guarded, made, strategy = policy.guarded, policy.made, policy.strategy
+guarded, configured_apps, strategy = policy.guarded, policy.configured_apps, policy.strategy
 tokens_of_people = policy.tokens_of_people

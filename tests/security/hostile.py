@@ -31,8 +31,8 @@ def redirecting_to(url, status=302):
 
 
 def with_body(body, status=200, **headers):
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return lambda handler: handler.answer(status, body, named)
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda handler: handler.answer(status, body, fields)
 
 
 @contextmanager
@@ -64,8 +64,8 @@ def raw_server(talk):
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         listener.close()
-        for each in open_ones:
-            each.close()
+        for open_connection in open_ones:
+            open_connection.close()
 
 
 def trickle(start, piece, pause=0.05, times=400):
@@ -80,12 +80,12 @@ def trickle(start, piece, pause=0.05, times=400):
     return talk
 
 
-def flood(start, piece, most=256 << 20):
+def flood(start, piece, limit=256 << 20):
     """Send as much as the client takes."""
 
     def talk(connection):
         connection.sendall(start)
-        for _ in range(most // len(piece)):
+        for _ in range(limit // len(piece)):
             connection.sendall(piece)
 
     return talk
@@ -106,7 +106,11 @@ def peak_memory():
 @contextmanager
 def no_thread_left():
     """Check that no thread of this process still works on the exchange."""
-    before = set(threading.enumerate())
+    earlier_threads = set(threading.enumerate())
     yield
 
-    until(lambda: before.issuperset(threading.enumerate()), "the end of the threads", between=0.01)
+    until(
+        lambda: earlier_threads.issuperset(threading.enumerate()),
+        "the end of the threads",
+        between=0.01,
+    )

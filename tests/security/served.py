@@ -20,12 +20,12 @@ def serving(migrated_sqlite, folder, function="main", **settings):
         yield url
 
 
-def get(url, **more):
-    return requests.get(url, timeout=30, **{"headers": NEWEST, **more})
+def get(url, **options):
+    return requests.get(url, timeout=30, **{"headers": NEWEST, **options})
 
 
-def post(url, **more):
-    return requests.post(url, timeout=30, headers=NEWEST, **more)
+def post(url, **options):
+    return requests.post(url, timeout=30, headers=NEWEST, **options)
 
 
 def fault(answer):

@@ -63,10 +63,12 @@ ADVISORIES = {
 
 @pytest.mark.parametrize("advisory", ADVISORIES)
 def test_each_advisory_has_its_tests(advisory):
-    for each in ADVISORIES[advisory]:
-        path, _, name = each.partition("::")
+    for test_id in ADVISORIES[advisory]:
+        path, _, name = test_id.partition("::")
         tree = ast.parse((ROOT / path).read_text())
-        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, each
+        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, (
+            test_id
+        )
 
 
 def test_an_unexpected_error_shows_no_console_and_no_traceback(api, monkeypatch):
@@ -76,8 +78,8 @@ def test_an_unexpected_error_shows_no_console_and_no_traceback(api, monkeypatch)
     monkeypatch.setattr("app.agents.lookup.lookup", broken)
     answer = api("GET", "/v1/lookup?addresses=52:54:00:00:00:01")
     assert 500 == answer.status_code
-    for shown in ("Traceback", "INTERNAL-DETAIL", "__debugger__", "console"):
-        assert shown not in answer.text
+    for word in ("Traceback", "INTERNAL-DETAIL", "__debugger__", "console"):
+        assert word not in answer.text
     assert 404 == api("GET", "/console").status_code
 
 

@@ -25,17 +25,19 @@ ANSWERS = {
 
 def with_samples(service, attacks):
     """A measurement in which agents and long polls had answers; a busy machine may need another."""
-    found = measure(service, SECONDS, SECONDS, attacks, parts=(QUIET, ALL))
-    tallies = found[ALL].tallies
-    return found if tallies["agents"].statuses and tallies["long polls"].statuses else None
+    measurement = measure(service, SECONDS, SECONDS, attacks, parts=(QUIET, ALL))
+    tallies = measurement[ALL].tallies
+    return measurement if tallies["agents"].statuses and tallies["long polls"].statuses else None
 
 
 def test_attacks_of_all_kinds_delay_an_operator_and_heartbeats_little(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.bench.bench_attack.GAP", SECONDS)
-    fewer = {name: replace(each, size=int(each.size * SHARE)) for name, each in ATTACKS.items()}
+    fewer = {
+        name: replace(attack, size=int(attack.size * SHARE)) for name, attack in ATTACKS.items()
+    }
     with site(tmp_path, NODES, AGENTS) as service:
-        found = until(lambda: with_samples(service, fewer), "a measurement with samples")
-    attacked = found[ALL]
+        measurement = until(lambda: with_samples(service, fewer), "a measurement with samples")
+    attacked = measurement[ALL]
     statuses = {name: tally.statuses.keys() for name, tally in attacked.tallies.items()}
     agents = attacked.tallies["agents"].statuses
     # on a machine without a free processor, the places of agents are full for moments
@@ -44,4 +46,4 @@ def test_attacks_of_all_kinds_delay_an_operator_and_heartbeats_little(tmp_path, 
     assert ANSWERS.keys() == statuses.keys()
     unexpected = {name: statuses[name] - answers for name, answers in ANSWERS.items()}
     assert not any(unexpected.values()), unexpected
-    assert attacked.p50 < SLOWER * found[QUIET].p50
+    assert attacked.p50 < SLOWER * measurement[QUIET].p50

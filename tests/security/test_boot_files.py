@@ -25,9 +25,9 @@ PAYLOADS = (
 
 @pytest.fixture(scope="module")
 def server():
-    with image_server() as found:
-        found.files |= {"/kernel": KERNEL, "/ramdisk": RAMDISK}
-        yield found
+    with image_server() as started_server:
+        started_server.files |= {"/kernel": KERNEL, "/ramdisk": RAMDISK}
+        yield started_server
 
 
 def node(server, folder, boot, deploy, field, value):
@@ -113,10 +113,10 @@ def check_commands(folder):
     ],
 )
 def test_a_template_ends_within_its_limits_and_with_the_error_of_its_field(template, reason):
-    before, began = peak_memory(), time.monotonic()
+    earlier_peak, began = peak_memory(), time.monotonic()
     with pytest.raises(InvalidDriverInfo, match=rf"^instance_info/ks_template: .*{reason}"):
         templates.render(template, {}, "instance_info/ks_template")
-    assert peak_memory() - before < 20
+    assert peak_memory() - earlier_peak < 20
     assert time.monotonic() - began < 60
 
 
@@ -124,7 +124,7 @@ def test_a_template_sees_neither_the_environment_nor_a_file_of_the_conductor(mon
     """Code that has escaped from the sandbox would be in a process without either."""
     monkeypatch.setenv("INGOT_DATABASE_CONNECTION", "postgresql://ingot:DB-PW@db/ingot")
     monkeypatch.setattr(templates, "_CHILD", Path(__file__).with_name("escaped_template.py"))
-    found = templates.render("", {}, "ks_template")
-    assert "environment: []" in found
-    assert "opened: Too many open files" in found
-    assert os.environ["INGOT_DATABASE_CONNECTION"] not in found
+    output = templates.render("", {}, "ks_template")
+    assert "environment: []" in output
+    assert "opened: Too many open files" in output
+    assert os.environ["INGOT_DATABASE_CONNECTION"] not in output

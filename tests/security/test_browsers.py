@@ -34,8 +34,8 @@ def test_a_form_of_another_site_changes_nothing(api, origin):
     assert f"Origin: pages of {origin}" in fault(refused)["faultstring"]
     for method, below in (("PUT", "/maintenance"), ("DELETE", ""), ("PATCH", "")):
         assert 403 == api(method, f"/v1/nodes/{node}{below}", None, **form).status_code
-    shown = api("GET", f"/v1/nodes/{node}", None, Origin=origin)
-    assert (200, False) == (shown.status_code, shown.json["maintenance"])
+    answer = api("GET", f"/v1/nodes/{node}", None, Origin=origin)
+    assert (200, False) == (answer.status_code, answer.json["maintenance"])
 
 
 @pytest.mark.parametrize(
@@ -108,18 +108,18 @@ def test_the_host_of_a_request_chooses_no_link_if_the_public_endpoint_is_set(gua
 
 
 def test_the_host_of_a_request_enters_no_answer_to_others(guarded):
-    node, who = guarded.node, "system-admin"
+    node, caller = guarded.node, "system-admin"
     for path in (f"/v1/nodes/{node}", "/v1/nodes?limit=1", "/v1/events", "/v1"):
-        guarded.ask(who, "GET", path, Host=EVIL)
+        guarded.ask(caller, "GET", path, Host=EVIL)
     power = {"target": "power on"}
-    changed = guarded.ask(who, "PUT", f"/v1/nodes/{node}/states/power", power, Host=EVIL)
+    changed = guarded.ask(caller, "PUT", f"/v1/nodes/{node}/states/power", power, Host=EVIL)
     assert 202 == changed.status_code, changed.text
     assert EVIL in changed.headers["Location"]
     for path in ("", "/states", "/history", "/why"):
-        answer = guarded.ask(who, "GET", f"/v1/nodes/{node}{path}")
+        answer = guarded.ask(caller, "GET", f"/v1/nodes/{node}{path}")
         assert (200, False) == (answer.status_code, EVIL in f"{answer.headers}{answer.text}")
     for path in ("/v1", "/v1/nodes?limit=1", "/v1/events", "/v1/operations", "/v1/audit"):
-        answer = guarded.ask(who, "GET", path)
+        answer = guarded.ask(caller, "GET", path)
         assert (200, False) == (answer.status_code, EVIL in f"{answer.headers}{answer.text}"), path
 
 
@@ -144,10 +144,10 @@ def test_every_answer_has_the_headers_that_restrict_browsers(api, method, path, 
 
 def test_accepted_heartbeats_have_these_headers(api):
     node = api.node(provision_state="clean wait")["uuid"]
-    found = api("GET", f"/v1/lookup?node_uuid={node}").json
+    lookup = api("GET", f"/v1/lookup?node_uuid={node}").json
     sign = {
         "callback_url": "https://192.0.2.1:9999",
-        "agent_token": found["config"]["agent_token"],
+        "agent_token": lookup["config"]["agent_token"],
         "agent_version": "9",
     }
     answer = api("POST", f"/v1/heartbeat/{node}", sign)
@@ -158,8 +158,8 @@ def test_accepted_heartbeats_have_these_headers(api):
 def test_the_page_has_no_inline_code_and_loads_its_own_files_only(api):
     page = api("GET", "/docs").text
     assert not re.search(r"<style|<script(?! src=)|\son\w+=|\sstyle=|javascript:", page)
-    named = re.findall(r'(?:src|href)="([^"?]+)(?:\?v=[0-9a-f]{16})?"', page)
-    assert {"docs/page.js", "docs/page.css", "openapi.json"} == set(named)
+    paths = re.findall(r'(?:src|href)="([^"?]+)(?:\?v=[0-9a-f]{16})?"', page)
+    assert {"docs/page.js", "docs/page.css", "openapi.json"} == set(paths)
     kinds = {
         path: api("GET", path).content_type.partition(";")[0]
         for path in PAGES

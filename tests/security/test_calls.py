@@ -40,9 +40,9 @@ def keyring(seed=b"k"):
     """A keyring with one data key."""
     masters = masters_of(b64encode(seed * 32).decode())
     row = masters[0].new_data_key()
-    made = Keyring(masters, lambda: [row])
-    made.refresh()
-    return made
+    new_keyring = Keyring(masters, lambda: [row])
+    new_keyring.refresh()
+    return new_keyring
 
 
 class Desk:
@@ -93,9 +93,9 @@ def ring():
 
 @pytest.fixture
 def desk(redis_url, inside, ring):
-    made = Desk(redis_url, inside.runtime, ring)
-    yield made
-    made.threads.shutdown()
+    started_desk = Desk(redis_url, inside.runtime, ring)
+    yield started_desk
+    started_desk.threads.shutdown()
 
 
 @pytest.fixture
@@ -135,17 +135,17 @@ def forgeries(desk, good):
 def test_a_call_that_the_api_has_not_sealed_for_this_key_is_dropped(desk, logged):
     good = desk.post()
     cases = forgeries(desk, good)
-    kept = desk.calls._client.get(desk.calls._call(good))
-    for key, content, why in cases:
+    stored_call = desk.calls._client.get(desk.calls._call(good))
+    for key, content, reason in cases:
         desk.calls._client.set(desk.calls._call(key), content, px=60_000)
         desk.deliver(key)
         event, detail = logged.pop()
         assert "call.forged" == event
-        assert why in detail
+        assert reason in detail
         assert [] == desk.executed
-    desk.calls._client.set(desk.calls._call(good), kept, px=60_000)
+    desk.calls._client.set(desk.calls._call(good), stored_call, px=60_000)
     desk.deliver(good)
-    assert ["inject_nmi"] == [what for what, _ in desk.executed]
+    assert ["inject_nmi"] == [name for name, _ in desk.executed]
     assert [] == logged
 
 
@@ -200,18 +200,18 @@ def test_a_new_data_key_and_the_first_one_count_at_once(desk, redis_url, inside)
     rows = []
     masters = masters_of(b64encode(b"k" * 32).decode())
     ring = Keyring(masters, lambda: rows)
-    before = Desk(redis_url, inside.runtime, ring)
-    key = before.post()
-    assert before.calls._client.get(before.calls._call(key)).startswith(b"{")
-    before.deliver(key)
+    earlier_desk = Desk(redis_url, inside.runtime, ring)
+    key = earlier_desk.post()
+    assert earlier_desk.calls._client.get(earlier_desk.calls._call(key)).startswith(b"{")
+    earlier_desk.deliver(key)
     rows.append(masters[0].new_data_key())
     plain = b'{"node": "n", "what": "inject_nmi", "arguments": {}}'
-    before.calls._client.set(before.calls._call("k"), plain, px=60_000)
+    earlier_desk.calls._client.set(earlier_desk.calls._call("k"), plain, px=60_000)
     with pytest.raises(Forged):
-        before.calls.take("k")
-    before.deliver(before.post())
-    assert 2 == len(before.executed)
-    before.threads.shutdown()
+        earlier_desk.calls.take("k")
+    earlier_desk.deliver(earlier_desk.post())
+    assert 2 == len(earlier_desk.executed)
+    earlier_desk.threads.shutdown()
 
 
 GARBAGE = [
@@ -251,8 +251,8 @@ def test_a_defect_in_a_call_leaves_the_conductor_able_to_answer_the_next(desk, m
 
 def test_real_calls_of_the_api_are_accepted(redis_url, inside, ring, monkeypatch):
     """From `rpc.call` to the driver, sealed; a call to an earlier incarnation times out."""
-    given = []
-    monkeypatch.setattr(FakeManagement, "inject_nmi", lambda _self, target: given.append(target))
+    targets = []
+    monkeypatch.setattr(FakeManagement, "inject_nmi", lambda _self, target: targets.append(target))
     claimant = inside.conductor()
     node = inside.read(inside.node("manageable"))
     desk = Desk(redis_url, inside.runtime, ring, incarnation=claimant.incarnation)
@@ -273,14 +273,14 @@ def test_real_calls_of_the_api_are_accepted(redis_url, inside, ring, monkeypatch
     inside.runtime.calls = desk.calls
     try:
         assert None is rpc.call(inside.runtime, node.uuid, "inject_nmi")
-        assert 1 == len(given)
+        assert 1 == len(targets)
         desk.receiver.fresh.incarnation = str(uuid4())
         inside.runtime.settings = replace(
             inside.settings, api=replace(inside.settings.api, call_timeout=0.7)
         )
         with pytest.raises(GatewayTimeout):
             rpc.call(inside.runtime, node.uuid, "inject_nmi")
-        assert 1 == len(given)
+        assert 1 == len(targets)
     finally:
         ended.set()
         thread.join()

@@ -75,16 +75,18 @@ def test_markers_of_all_lists_are_among_the_listed_resources(guarded, concealed)
 )  # fmt: skip
 def test_a_filter_tells_no_concealed_name_from_an_unknown_one(guarded, concealed, path):
     guarded.api.set(guarded.node, name="own")
-    for who in ("owner-admin", "lessee-admin"):
-        answers = [guarded.ask(who, "GET", path.format(name)) for name in ("concealed", "unknown")]
+    for caller in ("owner-admin", "lessee-admin"):
+        answers = [
+            guarded.ask(caller, "GET", path.format(name)) for name in ("concealed", "unknown")
+        ]
         assert answers[0].status_code == answers[1].status_code in {400, 404}
         texts = [
-            fault(each)["faultstring"].replace(name, "-")
-            for each, name in zip(answers, ("concealed", "unknown"), strict=True)
+            fault(answer)["faultstring"].replace(name, "-")
+            for answer, name in zip(answers, ("concealed", "unknown"), strict=True)
         ]
         assert texts[0] == texts[1]
         if "group" not in path:
-            assert 200 == guarded.ask(who, "GET", path.format("own")).status_code
+            assert 200 == guarded.ask(caller, "GET", path.format("own")).status_code
     assert 200 == guarded.ask("system-reader", "GET", path.format("concealed")).status_code
 
 
@@ -110,8 +112,8 @@ def test_webhooks_are_not_sorted_by_their_masked_urls(guarded):
     """A manager's own webhooks beside another one's would disclose its token by their order."""
     url = "http://192.0.2.1/?token=0123456789"
     body = {"name": "first", "url": url, "secret": "0123456789abcdef"}
-    shown = guarded.ask("owner-manager", "POST", "/v1/webhooks", body).json["url"]
-    assert "******" in shown
+    shown_url = guarded.ask("owner-manager", "POST", "/v1/webhooks", body).json["url"]
+    assert "******" in shown_url
     assert 400 == guarded.ask("owner-manager", "GET", "/v1/webhooks?sort_key=url").status_code
 
 
@@ -135,13 +137,13 @@ def test_steps_run_on_child_nodes_of_the_callers_project_only(
     steps = [{"interface": "power", "step": "power_off", **limit}]
     body = {"target": "clean", "clean_steps": steps, "dry_run": True}
     path = f"/v1/nodes/{guarded.node}/states/provision"
-    for who in ("owner-admin", "lessee-admin", "system-member"):
-        answer = guarded.ask(who, "PUT", path, body)
+    for caller in ("owner-admin", "lessee-admin", "system-member"):
+        answer = guarded.ask(caller, "PUT", path, body)
         assert 200 == answer.status_code, answer.text
-        assert answer.json["accepted"] is (who not in refused), answer.text
-        if who in refused:
+        assert answer.json["accepted"] is (caller not in refused), answer.text
+        if caller in refused:
             assert child not in str(answer.json["refused"])
-            assert 400 == guarded.ask(who, "PUT", path, {**body, "dry_run": False}).status_code
+            assert 400 == guarded.ask(caller, "PUT", path, {**body, "dry_run": False}).status_code
 
 
 INFO = {"redfish_username": "bmc-user", "redfish_password": "BMC-PW"}
@@ -164,15 +166,15 @@ def test_errors_quote_no_driver_info_that_the_caller_may_not_see(guarded, wrong)
     )
     states, body = f"/v1/nodes/{node}/states/provision", {"target": "active"}
     quoted = {}
-    for who in ("owner-admin", "lessee-admin"):
+    for caller in ("owner-admin", "lessee-admin"):
         answers = [
-            guarded.ask(who, "GET", f"/v1/nodes/{node}/validate"),
-            guarded.ask(who, "PUT", states, body | {"dry_run": True}),
-            guarded.ask(who, "PUT", states, body),
+            guarded.ask(caller, "GET", f"/v1/nodes/{node}/validate"),
+            guarded.ask(caller, "PUT", states, body | {"dry_run": True}),
+            guarded.ask(caller, "PUT", states, body),
         ]
         assert [200, 200, 400] == [answer.status_code for answer in answers]
         assert all("driver_info/redfish_" in answer.text for answer in answers)
-        quoted[who] = [
+        quoted[caller] = [
             value
             for answer in answers
             for value in map(str, wrong.values())
@@ -222,11 +224,11 @@ def test_words_of_a_bmc_are_shown_to_callers_who_see_the_last_error(
     monkeypatch.setattr(guarded.api.runtime, "calls", DirectCalls(guarded.api.runtime))
     ask = guarded.make(api={"call_timeout": 7.0})  # an application of its own, with these calls
     path = f"/v1/nodes/{guarded.node}/management/{path}"
-    for who in ("system-admin", "owner-admin", *lessees):
-        answer = ask(who, "GET", path)
-        assert (504 if error is Unreachable else 502) == answer.status_code, (who, answer.text)
-        assert (who not in lessees) == (words in answer.text)
-        assert (who in lessees) == (MACHINE_FAILED in answer.text)
+    for caller in ("system-admin", "owner-admin", *lessees):
+        answer = ask(caller, "GET", path)
+        assert (504 if error is Unreachable else 502) == answer.status_code, (caller, answer.text)
+        assert (caller not in lessees) == (words in answer.text)
+        assert (caller in lessees) == (MACHINE_FAILED in answer.text)
 
 
 def test_the_image_of_a_virtual_medium_is_shown_to_callers_who_see_the_nodes_secrets(
@@ -241,11 +243,11 @@ def test_the_image_of_a_virtual_medium_is_shown_to_callers_who_see_the_nodes_sec
     monkeypatch.setattr(FakeManagement, "virtual_media", lambda _self, _target: drives)
     monkeypatch.setattr(guarded.api.runtime, "calls", DirectCalls(guarded.api.runtime))
     ask = guarded.make(api={"call_timeout": 7.0})
-    for who in ("system-reader", "owner-reader", "lessee-reader", "lessee-admin"):
-        answer = ask(who, "GET", f"/v1/nodes/{guarded.node}/vmedia")
-        images = [each["image"] for each in answer.json]
+    for caller in ("system-reader", "owner-reader", "lessee-reader", "lessee-admin"):
+        answer = ask(caller, "GET", f"/v1/nodes/{guarded.node}/vmedia")
+        images = [drive["image"] for drive in answer.json]
         assert "Url-PW" not in answer.text
-        assert images == ["******" if "lessee" in who else image.replace("Url-PW", "******"), ""]
+        assert images == ["******" if "lessee" in caller else image.replace("Url-PW", "******"), ""]
 
 
 def test_a_foreign_port_group_is_unknown_to_the_ports_of_a_node(guarded, concealed):
@@ -262,24 +264,24 @@ def test_a_foreign_port_group_is_unknown_to_the_ports_of_a_node(guarded, conceal
 def test_an_error_names_no_holder_that_the_caller_may_not_see(guarded):
     guarded.api.set(guarded.node, reservation="conductor-7")
     path, change = f"/v1/nodes/{guarded.node}", [{"op": "add", "path": "/extra/a", "value": 1}]
-    shown = guarded.ask("owner-admin", "PATCH", path, change)
-    concealed = guarded.ask("lessee-admin", "PATCH", path, change)
-    assert 409 == shown.status_code == concealed.status_code
-    assert "conductor-7" in shown.text
-    assert "conductor-7" not in concealed.text
+    owner_answer = guarded.ask("owner-admin", "PATCH", path, change)
+    lessee_answer = guarded.ask("lessee-admin", "PATCH", path, change)
+    assert 409 == owner_answer.status_code == lessee_answer.status_code
+    assert "conductor-7" in owner_answer.text
+    assert "conductor-7" not in lessee_answer.text
 
 
 def test_an_error_about_a_part_names_no_holder_that_the_caller_may_not_see(guarded):
     guarded.api.set(guarded.node, last_error=None)
-    made = {"node_uuid": guarded.node, "type": "iqn", "connector_id": "iqn.a"}
-    uuid = guarded.api("POST", "/v1/volume/connectors", made).json["uuid"]
+    connector = {"node_uuid": guarded.node, "type": "iqn", "connector_id": "iqn.a"}
+    uuid = guarded.api("POST", "/v1/volume/connectors", connector).json["uuid"]
     guarded.api.set(guarded.node, reservation="conductor-7")
     change = [{"op": "replace", "path": "/connector_id", "value": "iqn.c"}]
     for method, body in (("PATCH", change), ("DELETE", None)):
-        for who, shown in (("owner-admin", True), ("lessee-admin", False)):
-            answer = guarded.ask(who, method, f"/v1/volume/connectors/{uuid}", body)
+        for caller, sees_holder in (("owner-admin", True), ("lessee-admin", False)):
+            answer = guarded.ask(caller, method, f"/v1/volume/connectors/{uuid}", body)
             assert 409 == answer.status_code, answer.text
-            assert shown == ("conductor-7" in answer.text)
+            assert sees_holder == ("conductor-7" in answer.text)
 
 
 def test_errors_quote_no_credentials_in_urls(guarded):
@@ -298,7 +300,7 @@ HTTP = {"image_source": "http://192.0.2.1/image", "image_server_user": "u"}
 
 
 @pytest.mark.parametrize(
-    ("who", "field", "before", "address", "other", "secret"),
+    ("caller", "field", "document", "address", "other", "secret"),
     [
         ("owner-admin", "driver_info", INFO | {"redfish_address": "https://192.0.2.1"},
          "redfish_address", "https://192.0.2.9",
@@ -310,25 +312,30 @@ HTTP = {"image_source": "http://192.0.2.1/image", "image_server_user": "u"}
     ],
 )  # fmt: skip
 def test_a_secret_is_not_sent_to_an_address_of_a_caller_who_does_not_know_it(
-    guarded, who, field, before, address, other, secret
+    guarded, caller, field, document, address, other, secret
 ):
-    guarded.api.set(guarded.node, **{field: before}, last_error=None)
+    guarded.api.set(guarded.node, **{field: document}, last_error=None)
     path = f"/v1/nodes/{guarded.node}"
     move = [{"op": "add", "path": f"/{field}/{address}", "value": other}]
-    refused = guarded.ask(who, "PATCH", path, move)
+    refused = guarded.ask(caller, "PATCH", path, move)
     assert 400 == refused.status_code, refused.text
     assert f"{field}/{address}" in refused.text
     assert secret in refused.text
 
-    again = [*move, {"op": "add", "path": f"/{field}/{secret}", "value": before[secret]}]
+    again = [*move, {"op": "add", "path": f"/{field}/{secret}", "value": document[secret]}]
     away = [{"op": "remove", "path": f"/{field}/{secret}"}, *move]
-    whole = [{"op": "replace", "path": f"/{field}", "value": before | {address: other}}]
-    for asking, patch in ((who, again), (who, whole), ("system-admin", move), (who, away)):
-        guarded.api.set(guarded.node, **{field: before})
-        answer = guarded.ask(asking, "PATCH", path, patch)
+    whole = [{"op": "replace", "path": f"/{field}", "value": document | {address: other}}]
+    for requester, patch in (
+        (caller, again),
+        (caller, whole),
+        ("system-admin", move),
+        (caller, away),
+    ):
+        guarded.api.set(guarded.node, **{field: document})
+        answer = guarded.ask(requester, "PATCH", path, patch)
         assert 200 == answer.status_code, answer.text
         assert other == guarded.api("GET", path).json[field][address]
 
-    same = [{"op": "add", "path": f"/{field}/{address}", "value": f"{before[address]}/2"}]
-    guarded.api.set(guarded.node, **{field: before})
-    assert 200 == guarded.ask(who, "PATCH", path, same).status_code
+    same = [{"op": "add", "path": f"/{field}/{address}", "value": f"{document[address]}/2"}]
+    guarded.api.set(guarded.node, **{field: document})
+    assert 200 == guarded.ask(caller, "PATCH", path, same).status_code

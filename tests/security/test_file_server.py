@@ -42,13 +42,13 @@ def serving(
     *,
     rate=file_server.LEAST_RATE,
     connections=file_server.MAX_CONNECTIONS,
-    **more,
+    **variables,
 ):
     """A file server with short timeouts, of so many seconds; yields its port."""
     port = free_port()
     environ = {
         **os.environ, "INGOT_DEPLOY_HTTP_ROOT": str(root), "INGOT_DEPLOY_HTTP_PORT": str(port),
-        **more,
+        **variables,
     }  # fmt: skip
     process = programs.start(f"{__name__}:serve", seconds, rate, connections, environ=environ)
     try:
@@ -61,8 +61,8 @@ def serving(
 
 
 def is_open(port):
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture
@@ -109,8 +109,8 @@ def established(port):
     )
 
 
-def get(port, path, **more):
-    return requests.get(f"http://127.0.0.1:{port}{path}", timeout=10, **more)
+def get(port, path, **options):
+    return requests.get(f"http://127.0.0.1:{port}{path}", timeout=10, **options)
 
 
 def test_slow_readers_do_not_stop_others_and_are_cut_off(root):
@@ -120,7 +120,7 @@ def test_slow_readers_do_not_stop_others_and_are_cut_off(root):
         assert "#!ipxe\n" == get(port, "/boot.ipxe").text
         assert 50 <= established(port), "the answer has waited for them"
         until(lambda: 0 == established(port), "the end of the slow ones")
-        assert [] == [each for each in slow if not is_cut(each)]
+        assert [] == [connection for connection in slow if not is_cut(connection)]
 
 
 def test_connections_without_a_complete_request_are_closed(root):

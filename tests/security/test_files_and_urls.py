@@ -46,9 +46,9 @@ def internal():
 
 
 def options(tmp_path, **conductor):
-    given = {"fetch_denied_networks": (f"{INTERNAL}/32",), **conductor}
+    conductor_options = {"fetch_denied_networks": (f"{INTERNAL}/32",), **conductor}
     changes = {
-        "conductor": given,
+        "conductor": conductor_options,
         "deploy": {"http_root": str(tmp_path / "www"), "http_url": "http://conductor:8080"},
         "pxe": {"instance_master_path": str(tmp_path / "kept")},
     }
@@ -197,9 +197,9 @@ def test_the_password_of_an_image_is_sent_to_its_own_server_only(tmp_path):
         image.examine(it)
         image_server.text(it, f"{sums.url}/kernel")
     assert images.asked
-    assert all(sent["Authorization"] == "Basic bWU6SU1BR0UtUFc=" for _, sent in images.asked)
+    assert all(headers["Authorization"] == "Basic bWU6SU1BR0UtUFc=" for _, headers in images.asked)
     assert {"/image", "/SUMS", "/kernel"} == {path for path, _ in sums.asked}
-    assert not any("Authorization" in sent for _, sent in sums.asked)
+    assert not any("Authorization" in headers for _, headers in sums.asked)
 
 
 def test_neither_a_proxy_nor_a_password_of_the_environment_is_used(tmp_path, monkeypatch, internal):
@@ -209,8 +209,8 @@ def test_neither_a_proxy_nor_a_password_of_the_environment_is_used(tmp_path, mon
     monkeypatch.setenv("http_proxy", internal.url)
     with recording(with_body(b"a text")) as server:
         assert "a text" == image_server.text(node(tmp_path, server.url), server.url)
-        ((_, sent),) = server.asked
-    assert "Authorization" not in sent
+        ((_, headers),) = server.asked
+    assert "Authorization" not in headers
     assert [] == internal.asked
 
 
@@ -281,10 +281,10 @@ def test_an_address_is_checked_in_each_of_its_forms():
 def test_the_data_directory_is_refused_even_below_an_allowed_directory(tmp_path, name):
     (tmp_path / "data" / "images").mkdir(parents=True)
     (tmp_path / "data" / "ingot.db").write_bytes(SECRET)
-    chosen = options(tmp_path, file_url_allowed_paths=(str(tmp_path),))
-    chosen["DEFAULT"] = {**chosen["DEFAULT"], "data_dir": str(tmp_path / "data")}
+    target_options = options(tmp_path, file_url_allowed_paths=(str(tmp_path),))
+    target_options["DEFAULT"] = {**target_options["DEFAULT"], "data_dir": str(tmp_path / "data")}
     with pytest.raises(InvalidDriverInfo, match="data directory"):
-        urls.readable(chosen, f"FILE://{tmp_path}/{name}", "instance_info/image_source")
+        urls.readable(target_options, f"FILE://{tmp_path}/{name}", "instance_info/image_source")
 
 
 @pytest.mark.parametrize("field", ["redfish_verify_ca", "agent_verify_ca"])
@@ -295,11 +295,11 @@ def test_a_node_names_certificate_files_of_allowed_directories_only(tmp_path, fi
     for place in (folder / "ca.pem", tmp_path / "other.pem"):
         place.write_text(PEM)
     (folder / "link.pem").symlink_to(tmp_path / "other.pem")
-    chosen = options(tmp_path, verify_ca_allowed_paths=(str(folder),))
+    target_options = options(tmp_path, verify_ca_allowed_paths=(str(folder),))
 
     def read(value):
         it = target(
-            "redfish", {"deploy": "direct"}, options=chosen,
+            "redfish", {"deploy": "direct"}, options=target_options,
             driver_info={"redfish_address": "https://127.0.0.1:1", field: value},
             agent=Agent("https://127.0.0.1:1", "token"),
         )  # fmt: skip

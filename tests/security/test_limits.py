@@ -108,11 +108,11 @@ def test_refused_requests_of_agents_are_limited_by_address(limited, method, path
             for _ in range(number)
         ]
 
-    *first, last = statuses("192.0.2.1", 4)
-    assert {404} == {each.status_code for each in first}
-    assert 429 == last.status_code
-    assert 0 < int(last.headers["Retry-After"]) <= 20
-    assert "retry later" in fault(last)
+    *first_answers, last_answer = statuses("192.0.2.1", 4)
+    assert {404} == {answer.status_code for answer in first_answers}
+    assert 429 == last_answer.status_code
+    assert 0 < int(last_answer.headers["Retry-After"]) <= 20
+    assert "retry later" in fault(last_answer)
     assert [404] == [status.status_code for status in statuses("192.0.2.2", 1)]
     assert 200 == get(f"{limited}/v1/nodes").status_code
 
@@ -121,20 +121,20 @@ def test_answered_lookups_are_not_limited(migrated_sqlite, tmp_path):
     settings = {"INGOT_API_RESTRICT_LOOKUP": "false"}
     with serving(migrated_sqlite, tmp_path, "with_few_refusals", **settings) as url:
         node = post(f"{url}/v1/nodes", json={"driver": "fake-hardware"}).json()["uuid"]
-        found = [get(f"{url}/v1/lookup?node_uuid={node}").status_code for _ in range(10)]
-        assert [200] * 10 == found
+        statuses = [get(f"{url}/v1/lookup?node_uuid={node}").status_code for _ in range(10)]
+        assert [200] * 10 == statuses
 
 
 @pytest.mark.parametrize("path", ["/v1/lookup", "/v1/continue_inspection"])
 def test_agents_have_slots_of_their_own_and_callers_theirs(api, monkeypatch, path):
     """While the handlers of all agents' slots hang, callers are answered."""
-    held, entered = threading.Event(), threading.Semaphore(0)
+    release, entered = threading.Event(), threading.Semaphore(0)
     app = create_app(api.runtime)
 
     def hang():
         if request.path == path:
             entered.release()
-            held.wait(PATIENCE)
+            release.wait(PATIENCE)
 
     app.before_request(hang)
     with ThreadPoolExecutor(80) as pool:
@@ -144,11 +144,11 @@ def test_agents_have_slots_of_their_own_and_callers_theirs(api, monkeypatch, pat
                 assert entered.acquire(timeout=PATIENCE)
             answer = pool.submit(app.test_client().get, "/v1/nodes", headers=NEWEST).result(20)
             assert 200 == answer.status_code
-            refused = until(lambda: [each for each in hung if each.done()], "refusals")
-            assert {503} == {each.result().status_code for each in refused}
+            refused = until(lambda: [future for future in hung if future.done()], "refusals")
+            assert {503} == {future.result().status_code for future in refused}
             assert "5" == refused[0].result().headers["Retry-After"]
         finally:
-            held.set()
+            release.set()
 
 
 def test_the_flood_of_one_address_delays_a_request_of_another_by_few_turns(api):
@@ -168,20 +168,20 @@ def test_the_flood_of_one_address_delays_a_request_of_another_by_few_turns(api):
         return app.test_client().get("/v1/nodes", environ_base={"REMOTE_ADDR": address})
 
     with ThreadPoolExecutor(slots + 21) as pool:
-        asked = [pool.submit(ask, "198.51.100.1") for _ in range(slots + 20)]
+        futures = [pool.submit(ask, "198.51.100.1") for _ in range(slots + 20)]
         try:
             for _ in range(slots):
                 assert entered.acquire(timeout=PATIENCE)
             time.sleep(0.3)  # until the others wait for a slot
-            asked.append(pool.submit(ask, "198.51.100.2"))
+            futures.append(pool.submit(ask, "198.51.100.2"))
             while "198.51.100.2" not in order:
                 time.sleep(0.1)  # a busy machine may need some until it waits, too
                 go.release()
                 assert entered.acquire(timeout=PATIENCE)
             assert len(order) - slots <= 10, "it does not wait for all 20"
         finally:
-            go.release(len(asked))
-        assert {200} == {each.result(30).status_code for each in asked}
+            go.release(len(futures))
+        assert {200} == {future.result(30).status_code for future in futures}
 
 
 # long polls
@@ -213,17 +213,19 @@ def test_many_long_polls_of_one_caller_are_refused_at_once_and_leave_room(
 
         with ThreadPoolExecutor(100) as pool:
             many = [pool.submit(poll, "192.0.2.1") for _ in range(80)]
-            until(lambda: sum(each.done() for each in many) >= 72, "72 answers at once")
+            until(lambda: sum(future.done() for future in many) >= 72, "72 answers at once")
             assert (429, False) in [poll("192.0.2.1") for _ in range(5)], "refused before Flask"
             # nine places are left for eleven polls of four addresses
-            others = [pool.submit(poll, f"192.0.2.{2 + number // 3}") for number in range(11)]
+            other_polls = [pool.submit(poll, f"192.0.2.{2 + number // 3}") for number in range(11)]
             # questions to machines wait in places of their own
-            asked = pool.submit(get, f"{url}/v1/nodes/{node}/management/boot_device/supported")
-            assert 503 != asked.result().status_code or "waiting" not in asked.result().text
-            found = Counter(each.result() for each in many)
-            assert 3 == found[200, False]
-            assert found[429, True] >= POLLS
-            assert {(200, False): 9, (503, True): 2} == Counter(each.result() for each in others)
+            question = pool.submit(get, f"{url}/v1/nodes/{node}/management/boot_device/supported")
+            assert 503 != question.result().status_code or "waiting" not in question.result().text
+            counts = Counter(future.result() for future in many)
+            assert 3 == counts[200, False]
+            assert counts[429, True] >= POLLS
+            assert {(200, False): 9, (503, True): 2} == Counter(
+                future.result() for future in other_polls
+            )
 
 
 @pytest.mark.parametrize("query", ["nodes/name/states?wait=9", "events?after=0&node=name&wait=9"])
@@ -245,9 +247,9 @@ def test_a_long_poll_without_a_place_costs_no_query(api, query, holders, status)
         assert 200 == limited("GET", f"/v1/{query}".replace("wait=9", "wait=0.1")).status_code
         assert connections
         connections.clear()
-        with ExitStack() as held:
+        with ExitStack() as places:
             for holder in holders:
-                held.enter_context(services_of(app).followers.polls.hold(holder))
+                places.enter_context(services_of(app).followers.polls.hold(holder))
             refused = limited("GET", f"/v1/{query}")
         assert [] == connections
     finally:
@@ -265,9 +267,9 @@ def test_refused_long_polls_of_one_caller_are_not_counted_for_others_of_its_addr
         answer = app.test_client().get("/v1/events?after=0&wait=0.1", headers=headers)
         return answer.status_code, "requests with `wait`" in answer.text
 
-    with ExitStack() as held:
+    with ExitStack() as places:
         for _ in range(MAX_PER_CALLER):
-            held.enter_context(followers.polls.hold("127.0.0.1"))
+            places.enter_context(followers.polls.hold("127.0.0.1"))
         assert {(429, True)} == {poll("flooding") for _ in range(POLLS)}
         assert (429, False) in [poll("flooding") for _ in range(5)], "refused before Flask"
         assert (429, True) == poll("honest")

@@ -34,9 +34,9 @@ def power_of(it):
 
 
 def swept(it):
-    found = sweep_of(it)
-    if isinstance(found, Exception):
-        raise found
+    outcome = sweep_of(it)
+    if isinstance(outcome, Exception):
+        raise outcome
 
 
 def polled(it):
@@ -87,10 +87,10 @@ def test_an_ipmi_bmc_in_a_denied_network_is_not_contacted(host, program):
     it = limited("http://192.0.2.1", group="bmc", denied_networks=("127.0.0.0/8", "::1/128"))
     it = replace(it, driver_info={"ipmi_address": host, "ipmi_client": program})
     refused = r"driver_info/ipmi_address: .*\[bmc\]denied_networks"
-    sent = []
+    packets = []
     with pytest.raises(InvalidDriverInfo, match=refused):
-        replace(Client.of(it, Bmcs()), transport=sent.append).power_state()
-    assert [] == sent
+        replace(Client.of(it, Bmcs()), transport=packets.append).power_state()
+    assert [] == packets
 
 
 def test_ipmi_contacts_the_address_that_was_checked():
@@ -150,6 +150,6 @@ def test_by_default_no_form_of_loopback_or_a_metadata_address_is_contacted(group
         "bmc": networks.of_bmcs(options, "redfish_address"),
         "conductor": networks.of_urls(options, "instance_info/image_source"),
     }[group]
-    assert [] == [each for each in NEVER if reach.refused_by(each) is None]
+    assert [] == [address for address in NEVER if reach.refused_by(address) is None]
     usual = ("10.0.0.1", "192.168.1.1", "198.51.100.7", "2001:db8::1", "fd12:3456::1", "2a00::1")
-    assert [] == [each for each in usual if reach.refused_by(each) is not None]
+    assert [] == [address for address in usual if reach.refused_by(address) is not None]

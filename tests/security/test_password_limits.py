@@ -38,9 +38,9 @@ def test_unknown_users_take_as_long_as_wrong_passwords(basic):
             began = time.thread_time()
             assert not check._is_right(user, f"wrong {number}")
             times.append(time.thread_time() - began)
-    known, unknown = (statistics.median(times) for times in took.values())
-    assert known == pytest.approx(unknown, rel=0.5)
-    assert unknown > 0.01
+    known_time, unknown_time = (statistics.median(times) for times in took.values())
+    assert known_time == pytest.approx(unknown_time, rel=0.5)
+    assert unknown_time > 0.01
     assert not check._is_right("nonesuch", "sesame")
     assert check._is_right("ali", "sesame")
 
@@ -112,15 +112,17 @@ def test_passwords_are_checked_outside_of_request_slots_two_at_once(basic, api, 
         try:
             for _ in range(2):
                 assert entered.acquire(timeout=PATIENCE)
-            until(lambda: sum(each.done() for each in guesses) == 30 - CHECKED // 2, "refusals")
+            until(lambda: sum(future.done() for future in guesses) == 30 - CHECKED // 2, "refusals")
             assert 2 == len(at_once)
-            own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-            assert min(at_once) > own or own == 19, "requests get the processor first"
+            own_priority = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+            assert min(at_once) > own_priority or own_priority == 19, (
+                "requests get the processor first"
+            )
             health = pool.submit(app.test_client().get, "/healthcheck")
             assert 200 == health.result(20).status_code
         finally:
             leave.set()
-        statuses = Counter(each.result().status_code for each in guesses)
+        statuses = Counter(future.result().status_code for future in guesses)
     assert {401: CHECKED // 2, 503: 30 - CHECKED // 2} == statuses
 
 
@@ -163,7 +165,9 @@ def test_wrong_passwords_beyond_the_limit_are_refused_before_flask(guarded, monk
 
 def test_a_password_in_use_elsewhere_is_not_guessed_beyond_the_limit(guarded):
     assert 200 == from_address(guarded, "192.0.2.1", "sesame").status_code
-    guesses = [from_address(guarded, "192.0.2.2", each) for each in ("a", "b", "c", "sesame")]
+    guesses = [
+        from_address(guarded, "192.0.2.2", password) for password in ("a", "b", "c", "sesame")
+    ]
     assert [401, 401, 429, 429] == [guess.status_code for guess in guesses]
     assert 200 == from_address(guarded, "192.0.2.1", "sesame").status_code
 

@@ -24,8 +24,8 @@ def server():
     with tempfile.TemporaryDirectory(prefix="ingot-pg-") as place:
         folder = Path(place)
         data, keys = folder / "server", folder / "keys"
-        for each in (data, keys):
-            each.mkdir()
+        for subfolder in (data, keys):
+            subfolder.mkdir()
         certificate, key = tls.certificate(keys, "postgresql")
         tls.certificate(keys, "stranger")
         if not os.geteuid():

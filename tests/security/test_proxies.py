@@ -58,9 +58,9 @@ def waiting_machine(service):
     json_type = {"Content-Type": "application/json"}
 
     def post(path, document):
-        status, _, made = ask(port, path, json_type, "127.0.0.1", "POST", json.dumps(document))
-        assert 201 == status, made
-        return made["uuid"]
+        status, _, answer = ask(port, path, json_type, "127.0.0.1", "POST", json.dumps(document))
+        assert 201 == status, answer
+        return answer["uuid"]
 
     node = post("/v1/nodes", {"driver": "fake-hardware"})
     post("/v1/ports", {"node_uuid": node, "address": mac})
@@ -72,9 +72,9 @@ def waiting_machine(service):
 
 
 def token(port, mac, source, headers=None):
-    status, _, found = ask(port, f"/v1/lookup?addresses={mac}", headers, source)
-    assert 200 == status, found
-    return found["config"]["agent_token"]
+    status, _, answer = ask(port, f"/v1/lookup?addresses={mac}", headers, source)
+    assert 200 == status, answer
+    return answer["config"]["agent_token"]
 
 
 @pytest.fixture(params=[*proxies.DOCUMENTED])
@@ -87,12 +87,12 @@ def proxy(request, service, tmp_path):
 
 def test_behind_a_proxy_only_the_same_client_gets_a_token_again(service, proxy):
     mac = waiting_machine(service)
-    first = token(proxy, mac, VICTIM)
+    first_token = token(proxy, mac, VICTIM)
 
-    assert len(first) >= 32
+    assert len(first_token) >= 32
     for headers in FORGED:
         assert HIDDEN == token(proxy, mac, NEIGHBOUR, headers), headers
-        assert first == token(proxy, mac, VICTIM, headers), headers
+        assert first_token == token(proxy, mac, VICTIM, headers), headers
 
 
 def test_behind_a_proxy_a_client_has_one_address_whatever_it_sends(proxy):
@@ -148,28 +148,28 @@ def environ(*headers, **scope):
 def test_a_header_with_an_underscore_is_dropped(name):
     for order in (1, -1):
         headers = [(name, b"forged"), (b"X-Auth-Token", b"right")][::order]
-        found, repeated = environ(*headers)
-        assert ("right", None) == (found["HTTP_X_AUTH_TOKEN"], repeated)
+        variables, repeated = environ(*headers)
+        assert ("right", None) == (variables["HTTP_X_AUTH_TOKEN"], repeated)
     assert not any("forged" in str(value) for value in environ((name, b"forged"))[0].values())
 
 
 def test_the_environment_of_the_process_is_no_header(monkeypatch):
     monkeypatch.setenv("HTTP_X_AUTH_TOKEN", "of the process")
     monkeypatch.setenv("CONTENT_LENGTH", "7")
-    found, _ = environ()
-    assert not {"HTTP_X_AUTH_TOKEN", "CONTENT_LENGTH"} & found.keys()
+    variables, _ = environ()
+    assert not {"HTTP_X_AUTH_TOKEN", "CONTENT_LENGTH"} & variables.keys()
 
 
 def test_an_environ_has_the_names_and_values_of_the_request():
-    found, repeated = environ(
+    variables, repeated = environ(
         (b"X-A", b"1"), (b"Cookie", b"a=1"), (b"X-A", b"2"), (b"Cookie", b"b=2"),
         (b"Content-Type", b"text/plain"), (b"X-Odd", b"\xe9"),
     )  # fmt: skip
-    assert ("1,2", "a=1;b=2") == (found["HTTP_X_A"], found["HTTP_COOKIE"])
-    odd = found["HTTP_X_ODD"]  # none of it is lost, and it is no other text
-    assert ("text/plain", "\\xe9", None) == (found["CONTENT_TYPE"], odd, repeated)
-    assert ("/v1/n\xc3\xb6/.", "a=1") == (found["PATH_INFO"], found["QUERY_STRING"])
-    assert ("192.0.2.1", "HTTP/1.1") == (found["REMOTE_ADDR"], found["SERVER_PROTOCOL"])
+    assert ("1,2", "a=1;b=2") == (variables["HTTP_X_A"], variables["HTTP_COOKIE"])
+    odd = variables["HTTP_X_ODD"]  # none of it is lost, and it is no other text
+    assert ("text/plain", "\\xe9", None) == (variables["CONTENT_TYPE"], odd, repeated)
+    assert ("/v1/n\xc3\xb6/.", "a=1") == (variables["PATH_INFO"], variables["QUERY_STRING"])
+    assert ("192.0.2.1", "HTTP/1.1") == (variables["REMOTE_ADDR"], variables["SERVER_PROTOCOL"])
 
 
 @pytest.mark.parametrize("name", ["Host", "Content-Type"])
@@ -215,8 +215,8 @@ def test_a_sender_is_known_by_its_connection_or_by_a_trusted_proxy(peer, headers
     assert sender == clients.sender_of({"REMOTE_ADDR": peer, **variables})
 
 
-def message(body, more=True):
-    return {"type": "http.request", "body": body, "more_body": more}
+def message(body, more_body=True):
+    return {"type": "http.request", "body": body, "more_body": more_body}
 
 
 class Done:
@@ -231,6 +231,6 @@ class Done:
 
 
 def test_a_body_is_read_in_parts_of_any_size():
-    parts = iter([message(b"abc"), message(b""), message(b"defg"), message(b"", more=False)])
+    parts = iter([message(b"abc"), message(b""), message(b"defg"), message(b"", more_body=False)])
     body = Body(lambda: Done(next(parts)))
     assert [b"ab", b"cd", b"efg", b""] == [body.read(2), body.read(2), body.read(), body.read(5)]

@@ -26,12 +26,12 @@ from tests.support.log_output import logged
 PATH = "/v1/continue_inspection"
 
 
-def report(number, **more):
+def report(number, **fields):
     interfaces = [
-        {"mac_address": f"52:54:00:{each >> 16:02x}:{each >> 8 & 255:02x}:{each & 255:02x}"}
-        for each in range(number)
+        {"mac_address": f"52:54:00:{index >> 16:02x}:{index >> 8 & 255:02x}:{index & 255:02x}"}
+        for index in range(number)
     ]
-    return {"inventory": {"interfaces": interfaces}, **more}
+    return {"inventory": {"interfaces": interfaces}, **fields}
 
 
 @pytest.fixture
@@ -103,16 +103,16 @@ def test_late_bodies_of_an_address_delay_no_other_address():
     application = request_body.middleware(30, lambda environ: environ["REMOTE_ADDR"], answer)
 
     def send(address, stream):
-        sent = {"REMOTE_ADDR": address, "wsgi.input": stream, "CONTENT_LENGTH": "2"}
-        application(create_environ(PATH, method="POST") | sent, lambda *_: None)
+        variables = {"REMOTE_ADDR": address, "wsgi.input": stream, "CONTENT_LENGTH": "2"}
+        application(create_environ(PATH, method="POST") | variables, lambda *_: None)
 
     with ThreadPoolExecutor(request_body.AT_ONCE + 20) as pool:
         late = [pool.submit(send, "192.0.2.1", Late()) for _ in range(request_body.AT_ONCE + 10)]
         try:
-            until(lambda: any(each.done() for each in late), "refusals")
+            until(lambda: any(future.done() for future in late), "refusals")
             pool.submit(send, "192.0.2.2", io.BytesIO(b"{}"))
             assert answered.wait(10)
-            assert not all(each.done() for each in late)
+            assert not all(future.done() for future in late)
         finally:
             arrived.set()
 
@@ -133,7 +133,7 @@ def test_a_refused_report_writes_one_short_line(api, lines, monkeypatch):
     monkeypatch.setattr(inspection_report, "seldom", log.RateLimited(inspection_report.logger))
     for _ in range(5):
         assert 404 == api("POST", PATH, report(500)).status_code
-    (line,) = [each for each in lines() if each["event"] == "inspection.report_refused"]
+    (line,) = [entry for entry in lines() if entry["event"] == "inspection.report_refused"]
     assert 500 == line["count"]
     assert len(line["macs"]) < 20
 
@@ -146,19 +146,19 @@ def test_a_line_of_the_log_has_a_largest_length(lines):
     }
     log.get("app").warning("machine.spoke", **hostile)
     logging.getLogger("sushy.connector").error("The server returned:\n%s", "z" * 1_000_000)
-    first, second = lines()
-    assert "machine.spoke" == first["event"]
-    assert len(json.dumps(first)) < 12_000
-    assert "(60000 items)" in first["many"][-1]
-    assert len(json.dumps(second)) < 6_000
+    first_line, second_line = lines()
+    assert "machine.spoke" == first_line["event"]
+    assert len(json.dumps(first_line)) < 12_000
+    assert "(60000 items)" in first_line["many"][-1]
+    assert len(json.dumps(second_line)) < 6_000
 
 
-@pytest.mark.parametrize("given", ["/proc/self/fd/2", "/etc/ssl/certs/ca-certificates.crt", "False", "true",
+@pytest.mark.parametrize("certificates", ["/proc/self/fd/2", "/etc/ssl/certs/ca-certificates.crt", "False", "true",
                                    "", "-----BEGIN CERTIFICATE-----\n/proc/self/fd/2", PEM + "\0"])  # fmt: skip
-def test_a_heartbeat_names_certificates_and_no_path_or_word(api, given):
+def test_a_heartbeat_names_certificates_and_no_path_or_word(api, certificates):
     node = api.node(provision_state="clean wait")
     body = {"callback_url": "https://127.0.0.9:1", "agent_token": "x", "agent_version": "9",
-            "agent_verify_ca": given}  # fmt: skip
+            "agent_verify_ca": certificates}  # fmt: skip
     answer = api("POST", f"/v1/heartbeat/{node['uuid']}", body)
     assert 400 == answer.status_code
     assert "agent_verify_ca" in answer.text

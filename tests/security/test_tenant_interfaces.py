@@ -36,15 +36,15 @@ def deleted(guarded):
 
 
 @pytest.mark.parametrize(
-    "chosen", [{"deploy_interface": "noop"}, {"bios_interface": "no-bios"},
+    "interfaces", [{"deploy_interface": "noop"}, {"bios_interface": "no-bios"},
                {"deploy_interface": "noop", "bios_interface": "no-bios", "raid_interface": "no-raid"}]
 )  # fmt: skip
-def test_a_lessee_leaves_no_step_of_the_cleaning_out(deleted, chosen):
+def test_a_lessee_leaves_no_step_of_the_cleaning_out(deleted, interfaces):
     usual = deleted({})
     assert ("deploy", "await_clean_agent") in usual
     assert tuple(ENABLED.split(".")) in usual
     cleaning = usual[usual.index(("network", "add_cleaning_network")) :]
-    assert cleaning == deleted(chosen)[-len(cleaning) :]
+    assert cleaning == deleted(interfaces)[-len(cleaning) :]
 
 
 def test_a_node_of_which_nothing_is_erased_can_be_deleted(deleted):

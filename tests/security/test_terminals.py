@@ -19,14 +19,14 @@ CONTROLS = ("\x1b[2J", "\x1b]0;title\x07", "\x9b2J", "\u202e")
 
 
 @pytest.fixture
-def written(monkeypatch):
+def log_text(monkeypatch):
     """Read the log as text."""
     with logged(monkeypatch, "text") as text:
         yield text
 
 
 @pytest.mark.parametrize("control", CONTROLS)
-def test_lines_of_the_log_have_no_control_characters(control, written):
+def test_lines_of_the_log_have_no_control_characters(control, log_text):
     logger = log.get(__name__)
     logger.info("request.answered", path=f"/v1/{control}", detail=f"two words{control}")
     logging.getLogger("library").error("a library says %s", control)
@@ -34,14 +34,14 @@ def test_lines_of_the_log_have_no_control_characters(control, written):
         raise ValueError(f"a machine says {control}")
     except ValueError:
         logger.exception("step.crashed")
-    assert 3 <= written().count("says")
-    assert all(word.isprintable() for word in written().split("\n"))
+    assert 3 <= log_text().count("says")
+    assert all(word.isprintable() for word in log_text().split("\n"))
 
 
-def test_a_value_forges_no_line_of_the_log(written):
+def test_a_value_forges_no_line_of_the_log(log_text):
     log.get(__name__).info("request.answered", path="/v1/x\n2026-01-01 [info] user.removed")
     logging.getLogger("library").error("first\n2026-01-01 [info] user.removed")
-    assert 2 == written().count("\n")
+    assert 2 == log_text().count("\n")
 
 
 @pytest.mark.parametrize("control", CONTROLS)
@@ -52,9 +52,9 @@ def test_commands_print_no_control_characters(control, capsys):
         Output(form).item({"last_error": text, "extra": {"key": text}})
         Output(form).line({"last_error": text}, ("last_error",), text)
     audit._write_csv(iter([dict.fromkeys(audit.COLUMNS, text)]))
-    written = capsys.readouterr().out.replace("\r\n", "\n")
-    assert 7 <= written.count("a machine says")
-    assert all(word.isprintable() for word in written.split("\n"))
+    output = capsys.readouterr().out.replace("\r\n", "\n")
+    assert 7 <= output.count("a machine says")
+    assert all(word.isprintable() for word in output.split("\n"))
 
 
 @pytest.mark.parametrize("control", CONTROLS)
@@ -84,16 +84,18 @@ HOSTILE = (
 def test_a_machine_cannot_ask_or_order_the_terminal_of_an_open_console(sequence):
     text = b"\x1b[1;31mlogin\x1b[0m\x1b[2;5H\xc3\xa9: "
     for cut in range(len(sequence) + 1):
-        shown = TerminalFilter()
-        output = shown.feed(text + sequence[:cut]) + shown.feed(sequence[cut:] + text)
+        terminal_filter = TerminalFilter()
+        output = terminal_filter.feed(text + sequence[:cut]) + terminal_filter.feed(
+            sequence[cut:] + text
+        )
         assert text + text == output, cut
 
 
 def test_an_endless_string_of_a_machine_needs_no_memory_and_ends():
-    shown = TerminalFilter()
-    assert b"" == b"".join(shown.feed(b"\x1b]0;" + b"x" * 1000) for _ in range(10))
-    assert len(shown._kept) <= LONGEST
-    assert b"after" == shown.feed(b"\x07after")
+    terminal_filter = TerminalFilter()
+    assert b"" == b"".join(terminal_filter.feed(b"\x1b]0;" + b"x" * 1000) for _ in range(10))
+    assert len(terminal_filter._kept) <= LONGEST
+    assert b"after" == terminal_filter.feed(b"\x07after")
 
 
 @pytest.mark.parametrize("sequence", [*HOSTILE, *(control.encode() for control in CONTROLS)])

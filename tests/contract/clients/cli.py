@@ -32,8 +32,8 @@ def options(command):
     """Long names of a command's options."""
     application = SimpleNamespace(command_manager=SimpleNamespace(namespace=""))
     parser = COMMANDS[command].load()(application, None, cmd_name=command).get_parser(command)
-    named = {action.option_strings[-1] for action in parser._actions if action.option_strings}
-    return named - OUTPUT
+    names = {action.option_strings[-1] for action in parser._actions if action.option_strings}
+    return names - OUTPUT
 
 
 class Baremetal:

@@ -32,8 +32,8 @@ def connection(fleet):
         baremetal_endpoint_override=fleet.url,
         load_yaml_config=False,
         load_envvars=False,
-    ) as made:
-        yield made
+    ) as sdk_connection:
+        yield sdk_connection
 
 
 @pytest.fixture(scope="package")

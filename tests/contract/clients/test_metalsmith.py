@@ -37,9 +37,11 @@ def test_a_node_is_reserved_deployed_and_released(provisioner, cloud, ready):
     assert instance.is_deployed
     assert IMAGE == instance.node.instance_info["image_source"]
     assert ready.id == provisioner.show_instance("host-1").node.id
-    assert [ready.id] == [each.node.id for each in provisioner.list_instances()]
+    assert [ready.id] == [
+        listed_instance.node.id for listed_instance in provisioner.list_instances()
+    ]
 
-    done = provisioner.unprovision_node("host-1", wait=60)
+    released_node = provisioner.unprovision_node("host-1", wait=60)
 
-    assert ("available", None) == (done.provision_state, done.allocation_id)
+    assert ("available", None) == (released_node.provision_state, released_node.allocation_id)
     assert [] == provisioner.list_instances()

@@ -90,11 +90,11 @@ def filled(baremetal, node):
 
     def fill(text):
         new = uuid.uuid4().hex
-        given = {
+        values = {
             "node": node, "uuid": identity, "new": new, "NEW": new.upper(),
             "template": TEMPLATE, "runbook": RUNBOOK, "rule": RULE,
         }  # fmt: skip
-        return [word.format(**given) if "{" in word else word for word in text.split()]
+        return [word.format(**values) if "{" in word else word for word in text.split()]
 
     return fill
 
@@ -107,9 +107,9 @@ def test_commands_work_from_their_first_version(baremetal, filled):
         if "--port-group" in words:  # the group does not exist
             assert "404" in baremetal.at(f"1.{minor}").refused(*words)
         else:
-            made = baremetal.at(f"1.{minor}")(*words)
+            resource = baremetal.at(f"1.{minor}")(*words)
             if "create" in words and "--node" not in words:
-                baremetal(*words[: words.index("create")], "delete", made["uuid"])
+                baremetal(*words[: words.index("create")], "delete", resource["uuid"])
 
 
 def test_paths_exist_from_their_first_version(cloud, filled):

@@ -76,17 +76,17 @@ UNSET = {
 }
 NULLED = ("instance-uuid", "instance-name", "resource-class", "automated-clean", "retired-reason",
           "owner", "lessee", "description", "shard", "name")  # fmt: skip
-UNSET |= {f"--{each}": (None, each.replace("-", "_"), None) for each in NULLED}
+UNSET |= {f"--{option}": (None, option.replace("-", "_"), None) for option in NULLED}
 
 
 def words(table):
     """Return the arguments for every option of a table, and the fields shown afterwards."""
-    given = [
+    arguments = [
         word
         for option, (value, *_) in table.items()
         for word in ((option,) if value is None else (option, value))
     ]
-    return given, {field: shown for _, field, shown in table.values()}
+    return arguments, {field: field_value for _, field, field_value in table.values()}
 
 
 def without(table, *left_out):
@@ -94,23 +94,23 @@ def without(table, *left_out):
 
 
 @pytest.mark.parametrize(
-    ("command", "tried"),
+    ("command", "tested_options"),
     [
         ("node create", {*BOTH, *ONLY_CREATE, *REFERENCES}),
         ("node set", {*BOTH, *ONLY_SET, *PROTECTED, *REFERENCES, *RESETS}),
         ("node unset", {*UNSET, *PROTECTED, *REFERENCES}),
     ],
 )
-def test_no_option_of_the_client_is_left_out(command, tried):
-    assert options(command) == tried
+def test_no_option_of_the_client_is_left_out(command, tested_options):
+    assert options(command) == tested_options
 
 
 @pytest.mark.parametrize("cleaned", ["--automated-clean", "--no-automated-clean"])
 def test_a_node_is_created_with_every_option_and_deleted(baremetal, cleaned):
     other = {"--automated-clean", "--no-automated-clean"} - {cleaned}
-    given, expected = words({**without(BOTH, *other), **ONLY_CREATE})
+    arguments, expected = words({**without(BOTH, *other), **ONLY_CREATE})
 
-    created = baremetal("node", "create", *given)
+    created = baremetal("node", "create", *arguments)
 
     assert expected == {field: created[field] for field in expected}
     assert created == baremetal("node", "show", "of-cli")
@@ -124,24 +124,26 @@ def test_a_node_is_created_with_every_option_and_deleted(baremetal, cleaned):
 )
 def test_every_option_is_set_and_unset(baremetal, node, left_out):
     uuid = baremetal("node", "show", node)["uuid"]
-    given, expected = words(without({**BOTH, **ONLY_SET}, *left_out))
+    arguments, expected = words(without({**BOTH, **ONLY_SET}, *left_out))
 
-    baremetal("node", "set", node, *given)
+    baremetal("node", "set", node, *arguments)
 
-    shown = baremetal("node", "show", uuid)
-    assert expected == {field: shown[field] for field in expected}
+    answer = baremetal("node", "show", uuid)
+    assert expected == {field: answer[field] for field in expected}
 
-    given, expected = words(UNSET)
-    baremetal("node", "unset", uuid, *given)
+    arguments, expected = words(UNSET)
+    baremetal("node", "unset", uuid, *arguments)
 
-    shown = baremetal("node", "show", uuid)
-    assert expected == {field: shown[field] for field in expected}
+    answer = baremetal("node", "show", uuid)
+    assert expected == {field: answer[field] for field in expected}
     baremetal("node", "set", uuid, "--name", node)
 
 
 def test_interfaces_are_reset(baremetal, node):
-    given, _ = words({f"--{kind}-interface": (name, "", "") for kind, name in INTERFACES.items()})
-    baremetal("node", "set", node, *given)
+    arguments, _ = words(
+        {f"--{kind}-interface": (name, "", "") for kind, name in INTERFACES.items()}
+    )
+    baremetal("node", "set", node, *arguments)
 
     baremetal("node", "set", node, *(RESETS - {"--reset-interfaces"}))
 
@@ -153,10 +155,10 @@ def test_interfaces_are_reset_by_a_change_of_the_driver(baremetal, node):
 
     baremetal("node", "set", node, "--driver", "ipmi", "--reset-interfaces")
 
-    shown = baremetal("node", "show", node)
-    assert ("ipmitool", "no-bios") == (shown["power_interface"], shown["bios_interface"])
-    given = ("--driver", "fake-hardware", "--reset-interfaces", "--bios-interface", "no-bios")
-    baremetal("node", "set", node, *given)
+    answer = baremetal("node", "show", node)
+    assert ("ipmitool", "no-bios") == (answer["power_interface"], answer["bios_interface"])
+    arguments = ("--driver", "fake-hardware", "--reset-interfaces", "--bios-interface", "no-bios")
+    baremetal("node", "set", node, *arguments)
     expected = {**DEFAULTS, "bios_interface": "no-bios"}
     assert expected == baremetal("node", "show", node, "--fields", *DEFAULTS)
 
@@ -167,7 +169,7 @@ def test_several_nodes_are_set_at_once(baremetal, node):
     baremetal("node", "set", node, "second", "--owner", "both")
 
     listed = baremetal("node", "list", "--owner", "both")
-    assert {node, "second"} == {each["name"] for each in listed}
+    assert {node, "second"} == {row["name"] for row in listed}
     baremetal("node", "delete", "second")
 
 
@@ -178,8 +180,8 @@ def test_a_node_is_protected_while_it_has_an_instance(baremetal, node):
 
     baremetal("node", "set", node, "--protected", "--protected-reason", "has user data")
 
-    shown = baremetal("node", "show", node)
-    assert (True, "has user data") == (shown["protected"], shown["protected_reason"])
+    answer = baremetal("node", "show", node)
+    assert (True, "has user data") == (answer["protected"], answer["protected_reason"])
     assert "403" in baremetal.refused("node", "undeploy", node)
     baremetal("node", "unset", node, "--protected-reason")
     assert baremetal("node", "show", node)["protected_reason"] is None
@@ -190,22 +192,22 @@ def test_a_node_is_protected_while_it_has_an_instance(baremetal, node):
 def test_a_node_belongs_to_a_chassis_and_to_a_parent(baremetal, node):
     chassis = baremetal("chassis", "create")["uuid"]
     parent = baremetal("node", "show", node)["uuid"]
-    given = ("--driver", "fake-hardware", "--chassis-uuid", chassis, "--parent-node", parent)
-    child = baremetal("node", "create", *given)
+    arguments = ("--driver", "fake-hardware", "--chassis-uuid", chassis, "--parent-node", parent)
+    child = baremetal("node", "create", *arguments)
 
     assert (chassis, parent) == (child["chassis_uuid"], child["parent_node"])
-    for asked in (("--chassis", chassis, "--include-children"), ("--parent-node", parent)):
-        assert [child["uuid"]] == [each["uuid"] for each in baremetal("node", "list", *asked)]
-    shown = {each["uuid"] for each in baremetal("node", "list")}
-    with_children = {each["uuid"] for each in baremetal("node", "list", "--include-children")}
-    assert {child["uuid"]} == with_children - shown
+    for filters in (("--chassis", chassis, "--include-children"), ("--parent-node", parent)):
+        assert [child["uuid"]] == [row["uuid"] for row in baremetal("node", "list", *filters)]
+    without_children = {row["uuid"] for row in baremetal("node", "list")}
+    with_children = {row["uuid"] for row in baremetal("node", "list", "--include-children")}
+    assert {child["uuid"]} == with_children - without_children
     assert {"children": [child["uuid"]]} == baremetal("node", "children", "list", node)
     baremetal("node", "unset", child["uuid"], "--chassis-uuid", "--parent-node")
-    shown = baremetal("node", "show", child["uuid"])
-    assert (None, None) == (shown["chassis_uuid"], shown["parent_node"])
+    answer = baremetal("node", "show", child["uuid"])
+    assert (None, None) == (answer["chassis_uuid"], answer["parent_node"])
     baremetal("node", "set", child["uuid"], "--chassis-uuid", chassis, "--parent-node", parent)
-    shown = baremetal("node", "show", child["uuid"])
-    assert (chassis, parent) == (shown["chassis_uuid"], shown["parent_node"])
+    answer = baremetal("node", "show", child["uuid"])
+    assert (chassis, parent) == (answer["chassis_uuid"], answer["parent_node"])
     baremetal("node", "delete", child["uuid"])
     baremetal("chassis", "delete", chassis)
 
@@ -244,38 +246,39 @@ CREATED = (
 @pytest.fixture(scope="module")
 def pair(baremetal):
     """UUIDs of two nodes with different fields."""
-    made = [baremetal("node", "create", "--driver", "fake-hardware", *each) for each in CREATED]
-    first, second = (each["uuid"] for each in made)
-    baremetal("node", "maintenance", "set", first, "--reason", "broken fan")
-    baremetal("node", "set", second, "--instance-uuid", str(uuid.uuid4()), "--retired")
-    yield first, second
-    baremetal("node", "unset", second, "--instance-uuid")
-    baremetal("node", "delete", first, second)
+    nodes = [
+        baremetal("node", "create", "--driver", "fake-hardware", *arguments)
+        for arguments in CREATED
+    ]
+    first_uuid, second_uuid = (node["uuid"] for node in nodes)
+    baremetal("node", "maintenance", "set", first_uuid, "--reason", "broken fan")
+    baremetal("node", "set", second_uuid, "--instance-uuid", str(uuid.uuid4()), "--retired")
+    yield first_uuid, second_uuid
+    baremetal("node", "unset", second_uuid, "--instance-uuid")
+    baremetal("node", "delete", first_uuid, second_uuid)
 
 
-@pytest.mark.parametrize("asked", FILTERS)
-def test_a_list_is_filtered(baremetal, pair, asked):
-    found = {each["uuid"] for each in baremetal("node", "list", *shlex.split(asked))}
-    assert FILTERS[asked] == tuple(each in found for each in pair)
+@pytest.mark.parametrize("filters", FILTERS)
+def test_a_list_is_filtered(baremetal, pair, filters):
+    listed_uuids = {row["uuid"] for row in baremetal("node", "list", *shlex.split(filters))}
+    assert FILTERS[filters] == tuple(node_uuid in listed_uuids for node_uuid in pair)
 
 
 def test_a_list_of_the_nodes_of_an_empty_group_is_empty(baremetal, pair):
     assert [] == baremetal("node", "list", "--conductor-group", "nowhere")
-    assert set(pair) <= {
-        each["uuid"] for each in baremetal("node", "list", "--conductor-group", "")
-    }
+    assert set(pair) <= {row["uuid"] for row in baremetal("node", "list", "--conductor-group", "")}
 
 
 def test_a_list_shows_the_requested_fields(baremetal, pair):
-    row = next(each for each in baremetal("node", "list") if each["uuid"] == pair[0])
+    row = next(entry for entry in baremetal("node", "list") if entry["uuid"] == pair[0])
     assert {
         "uuid": pair[0], "name": None, "instance_uuid": None, "power_state": None,
         "provision_state": "enroll", "maintenance": True,
     } == row  # fmt: skip
 
-    long = next(each for each in baremetal("node", "list", "--long") if each["uuid"] == pair[0])
-    shown = baremetal("node", "show", pair[0])
-    assert {field: shown[field] for field in long} == long
+    long = next(entry for entry in baremetal("node", "list", "--long") if entry["uuid"] == pair[0])
+    answer = baremetal("node", "show", pair[0])
+    assert {field: answer[field] for field in long} == long
     assert "broken fan" == long["maintenance_reason"]
     some = baremetal("node", "list", "--fields", "uuid", "lessee", "traits", "conductor")
     row = {"uuid": pair[0], "lessee": "listed-lessee", "traits": [], "conductor": "fleet-1"}
@@ -285,13 +288,13 @@ def test_a_list_shows_the_requested_fields(baremetal, pair):
 
 
 def test_a_list_is_sorted_and_paginated(baremetal, pair):
-    ordered = [each["uuid"] for each in baremetal("node", "list", "--sort", "uuid:desc")]
+    ordered = [row["uuid"] for row in baremetal("node", "list", "--sort", "uuid:desc")]
     assert sorted(ordered, reverse=True) == ordered
     assert set(pair) <= set(ordered)
 
     pages, marker = [], ()  # the client keeps the service's order
     while page := baremetal("node", "list", "--limit", 1, *marker):
-        pages += [each["uuid"] for each in page]
+        pages += [row["uuid"] for row in page]
         marker = ("--marker", pages[-1])
     assert ordered == sorted(pages, reverse=True)
 

@@ -22,15 +22,15 @@ def manageable(baremetal, fleet, node):
 
 def _until_manageable(fleet, node):
     def reached():
-        shown = fleet.get(f"nodes/{node}")
-        return ("manageable", None) == (shown["provision_state"], shown["reservation"])
+        answer = fleet.get(f"nodes/{node}")
+        return ("manageable", None) == (answer["provision_state"], answer["reservation"])
 
     until(reached, f"{node} manageable")
 
 
 def test_traits_are_added_and_removed(baremetal, node):
     def traits():
-        return sorted(each["traits"] for each in baremetal("node", "trait", "list", node))
+        return sorted(row["traits"] for row in baremetal("node", "trait", "list", node))
 
     assert [] == traits()
     baremetal("node", "trait", "add", node, "CUSTOM_A", "CUSTOM_B")
@@ -59,10 +59,10 @@ def test_vifs_are_attached_and_detached(baremetal, node):
 
 def test_boot_device_boot_mode_and_secure_boot_are_set(baremetal, manageable):
     baremetal("node", "boot", "device", "set", manageable, "pxe", "--persistent")
-    shown = baremetal("node", "boot", "device", "show", manageable)
-    assert {"boot_device": "pxe", "persistent": True} == shown
-    shown = baremetal("node", "boot", "device", "show", manageable, "--supported")
-    assert {"supported_boot_devices": "pxe"} == shown
+    answer = baremetal("node", "boot", "device", "show", manageable)
+    assert {"boot_device": "pxe", "persistent": True} == answer
+    answer = baremetal("node", "boot", "device", "show", manageable, "--supported")
+    assert {"supported_boot_devices": "pxe"} == answer
     assert "400" in baremetal.refused("node", "boot", "device", "set", manageable, "disk")
 
     def becomes(field, value):
@@ -86,19 +86,19 @@ def test_the_console_is_enabled_and_disabled(baremetal, manageable):
     assert not switched_on()
     for verb, enabled in (("enable", True), ("disable", False)):
         baremetal("node", "console", verb, manageable)
-        until(lambda wanted=enabled: wanted == switched_on(), f"console {verb}")
+        until(lambda expected=enabled: expected == switched_on(), f"console {verb}")
         assert enabled == baremetal("node", "show", manageable)["console_enabled"]
 
 
 def test_vendor_functions_are_listed_and_called(baremetal, manageable):
     listed = baremetal("node", "passthru", "list", manageable)
-    assert {"log_passthrough", "third_method_sync"} < {each["Name"] for each in listed}
+    assert {"log_passthrough", "third_method_sync"} < {row["Name"] for row in listed}
     call = ("node", "passthru", "call", manageable)
     baremetal(*call, "second_method", "--arg", "bar=kazoo", "--http-method", "POST")
     assert "bar" in baremetal.refused(*call, "second_method")
     assert "400" in baremetal.refused(*call, "no_such")
-    given = ("--arg", "bar=meow", "--http-method", "GET")
-    assert "400" in baremetal.refused(*call, "third_method_sync", *given)
+    arguments = ("--arg", "bar=meow", "--http-method", "GET")
+    assert "400" in baremetal.refused(*call, "third_method_sync", *arguments)
 
 
 def test_bios_settings_and_firmware_are_shown(baremetal, fleet, manageable):
@@ -112,23 +112,23 @@ def test_bios_settings_and_firmware_are_shown(baremetal, fleet, manageable):
     assert [{"name": "Turbo", "value": "On"}] == listed
     (long,) = baremetal("node", "bios", "setting", "list", manageable, "--long")
     assert {"name", "value", "attribute_type", "read_only"} <= long.keys()
-    shown = baremetal("node", "bios", "setting", "show", manageable, "Turbo")
-    assert ("Turbo", "On") == (shown["name"], shown["value"])
+    answer = baremetal("node", "bios", "setting", "show", manageable, "Turbo")
+    assert ("Turbo", "On") == (answer["name"], answer["value"])
     assert "404" in baremetal.refused("node", "bios", "setting", "show", manageable, "no-such")
     listed = baremetal("node", "firmware", "list", manageable)
     assert {("bios", "1.0"), ("bmc", "2.1")} == {
-        (each["component"], each["current_version"]) for each in listed
+        (row["component"], row["current_version"]) for row in listed
     }
 
 
 def test_history_is_kept(baremetal, manageable):
     baremetal("node", "inspect", manageable)
-    (first, *_) = baremetal("node", "history", "list", manageable)
-    assert "The node was verified." == first["event"]
+    (entry, *_) = baremetal("node", "history", "list", manageable)
+    assert "The node was verified." == entry["event"]
     (long, *_) = baremetal("node", "history", "list", manageable, "--long")
     assert {"user", "event_type", "conductor"} <= long.keys()
-    shown = baremetal("node", "history", "get", manageable, first["uuid"])
-    assert (first["uuid"], "INFO") == (shown["uuid"], shown["severity"])
+    answer = baremetal("node", "history", "get", manageable, entry["uuid"])
+    assert (entry["uuid"], "INFO") == (answer["uuid"], answer["severity"])
     unknown = str(uuid.uuid4())
     assert "404" in baremetal.refused("node", "history", "get", manageable, unknown)
 
@@ -137,7 +137,7 @@ def test_a_node_is_validated(baremetal, node):
     rows = baremetal("node", "validate", node)
     assert {"power", "deploy", "boot", "management"} <= {row["Interface"] for row in rows}
     baremetal("node", "set", node, "--power-interface", "ipmitool")
-    rows = {each["Interface"]: each for each in baremetal("node", "validate", node)}
+    rows = {row["Interface"]: row for row in baremetal("node", "validate", node)}
     assert not rows["power"]["Result"]
     assert "ipmi_address" in rows["power"]["Reason"]
 

@@ -58,10 +58,10 @@ def settled(fleet):
         """Wait until a node is in a stable state, without a following transition."""
 
         def reached():
-            shown = fleet.get(f"nodes/{node}")
-            now = shown["provision_state"], shown["reservation"]
-            ended = now == (state, None) and shown["target_power_state"] is None
-            assert ended or "failed" not in now[0] or "failed" in state, shown["last_error"]
+            answer = fleet.get(f"nodes/{node}")
+            now = answer["provision_state"], answer["reservation"]
+            ended = now == (state, None) and answer["target_power_state"] is None
+            assert ended or "failed" not in now[0] or "failed" in state, answer["last_error"]
             return ended
 
         until(reached, f"{node} in {state!r}")
@@ -114,7 +114,7 @@ def test_steps_are_read_from_a_runbook_a_file_and_an_argument(
     baremetal("node", "service", node, "--runbook", "CUSTOM_BOOK")
     settled(node, "active")
 
-    events = [each["event"] for each in baremetal("node", "history", "list", node)]
+    events = [entry["event"] for entry in baremetal("node", "history", "list", node)]
     assert 3 == events.count("The node was cleaned.")
     baremetal("runbook", "delete", "CUSTOM_BOOK")
 
@@ -160,11 +160,11 @@ def test_maintenance_is_set_with_a_reason_for_several_nodes(baremetal, node):
     baremetal("node", "create", "--driver", "fake-hardware", "--name", "another")
     baremetal("node", "maintenance", "set", node, "another", "--reason", "a fan")
 
-    shown = [baremetal("node", "show", each) for each in (node, "another")]
+    answers = [baremetal("node", "show", name) for name in (node, "another")]
     assert [(True, "a fan")] * 2 == [
-        (each["maintenance"], each["maintenance_reason"]) for each in shown
+        (answer["maintenance"], answer["maintenance_reason"]) for answer in answers
     ]
     baremetal("node", "maintenance", "unset", node, "another")
-    shown = baremetal("node", "show", node)
-    assert (False, None) == (shown["maintenance"], shown["maintenance_reason"])
+    answer = baremetal("node", "show", node)
+    assert (False, None) == (answer["maintenance"], answer["maintenance_reason"])
     baremetal("node", "delete", "another")

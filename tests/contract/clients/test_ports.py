@@ -106,13 +106,13 @@ NEEDED = {
 
 def words(rows):
     """Return the arguments of options, and the fields shown afterwards."""
-    given = []
+    arguments = []
     for option, (value, *_) in rows.items():
         if isinstance(value, tuple):
-            given += value
+            arguments += value
         else:
-            given += [option] if value is None else [option, value]
-    return given, {field: shown for _, field, shown in rows.values() if field}
+            arguments += [option] if value is None else [option, value]
+    return arguments, {field: field_value for _, field, field_value in rows.values() if field}
 
 
 @pytest.fixture
@@ -125,15 +125,17 @@ def _off(baremetal, node):
     baremetal("node", "power", "off", node)
 
     def shown():
-        found = baremetal("node", "show", node)
-        return found if ("power off", None) == (found["power_state"], found["reservation"]) else {}
+        answer = baremetal("node", "show", node)
+        return (
+            answer if ("power off", None) == (answer["power_state"], answer["reservation"]) else {}
+        )
 
     return until(shown, f"{node} off")["uuid"]
 
 
 def needed(resource, owner):
-    asked = NEEDED[resource]
-    return (*asked, owner) if "--node" in asked else asked
+    arguments = NEEDED[resource]
+    return (*arguments, owner) if "--node" in arguments else arguments
 
 
 @pytest.mark.parametrize("resource", BOTH)
@@ -146,17 +148,17 @@ def test_no_option_of_the_client_is_left_out(resource):
 
 @pytest.mark.parametrize("resource", BOTH)
 def test_a_resource_is_created_with_every_option(baremetal, owner, resource):
-    given, expected = words(BOTH[resource])
+    arguments, expected = words(BOTH[resource])
     identity = str(uuid.uuid4())
-    asked = [*needed(resource, owner), *given, "--uuid", identity]
+    create_arguments = [*needed(resource, owner), *arguments, "--uuid", identity]
 
-    created = baremetal(*resource.split(), "create", *asked)
+    created = baremetal(*resource.split(), "create", *create_arguments)
 
     assert {**expected, "uuid": identity} == {
         field: created[field] for field in (*expected, "uuid")
     }
-    shown = baremetal(*resource.split(), "show", identity)
-    assert created == {field: shown[field] for field in created}
+    answer = baremetal(*resource.split(), "show", identity)
+    assert created == {field: answer[field] for field in created}
     (field, value), *_ = expected.items()
     some = baremetal(*resource.split(), "show", identity, "--fields", "uuid", field)
     assert {"uuid": identity, field: value} == some
@@ -168,18 +170,18 @@ def test_a_resource_is_created_with_every_option(baremetal, owner, resource):
 def test_every_option_is_set_and_unset(baremetal, owner, resource):
     name = resource.split()
     identity = baremetal(*name, "create", *needed(resource, owner))["uuid"]
-    given, expected = words(BOTH[resource])
+    arguments, expected = words(BOTH[resource])
 
-    baremetal(*name, "set", identity, *given)
+    baremetal(*name, "set", identity, *arguments)
 
-    shown = baremetal(*name, "show", identity)
-    assert expected == {field: shown[field] for field in expected}
+    answer = baremetal(*name, "show", identity)
+    assert expected == {field: answer[field] for field in expected}
 
-    given, expected = words(UNSET[resource])
-    baremetal(*name, "unset", identity, *given)
+    arguments, expected = words(UNSET[resource])
+    baremetal(*name, "unset", identity, *arguments)
 
-    shown = baremetal(*name, "show", identity)
-    assert expected == {field: shown[field] for field in expected}
+    answer = baremetal(*name, "show", identity)
+    assert expected == {field: answer[field] for field in expected}
     baremetal(*name, "delete", identity)
 
 
@@ -187,15 +189,18 @@ def test_every_option_is_set_and_unset(baremetal, owner, resource):
 def test_a_resource_is_listed(baremetal, owner, resource):
     """By node, with all or some fields, sorted, in pages; several are deleted at once."""
     name = resource.split()
-    first, second = needed(resource, owner), list(needed(resource, owner))
-    if ADDRESS in second:
-        second[0] = "52:54:00:00:02:02"
-    second = ["1" if each == "0" else each for each in second]
-    both = {baremetal(*name, "create", *each)["uuid"] for each in (first, second)}
+    first_arguments, second_arguments = needed(resource, owner), list(needed(resource, owner))
+    if ADDRESS in second_arguments:
+        second_arguments[0] = "52:54:00:00:02:02"
+    second_arguments = ["1" if word == "0" else word for word in second_arguments]
+    both = {
+        baremetal(*name, "create", *arguments)["uuid"]
+        for arguments in (first_arguments, second_arguments)
+    }
     owned = () if resource == "chassis" else ("--node", owner)
 
-    def uuids(*asked):
-        return [each["uuid"] for each in baremetal(*name, "list", *owned, *asked)]
+    def uuids(*filters):
+        return [row["uuid"] for row in baremetal(*name, "list", *owned, *filters)]
 
     assert both <= set(uuids())
     assert not owned or len(uuids()) == 2
@@ -206,9 +211,11 @@ def test_a_resource_is_listed(baremetal, owner, resource):
     assert [{"uuid": uuid} for uuid in sorted(uuids())] == baremetal(
         *name, "list", *owned, "--fields", "uuid", "--sort", "uuid"
     )
-    long = next(each for each in baremetal(*name, "list", *owned, "--long") if each["uuid"] in both)
-    shown = baremetal(*name, "show", long["uuid"])
-    assert {field: shown[field] for field in long} == long
+    long = next(
+        entry for entry in baremetal(*name, "list", *owned, "--long") if entry["uuid"] in both
+    )
+    answer = baremetal(*name, "show", long["uuid"])
+    assert {field: answer[field] for field in long} == long
     baremetal(*name, "delete", *both)
     assert not both & set(uuids())
     assert "404" in baremetal.refused(*name, "list", *owned, "--marker", page[0])
@@ -216,15 +223,15 @@ def test_a_resource_is_listed(baremetal, owner, resource):
 
 def test_a_port_has_a_group_and_pxe_enabled(baremetal, owner):
     group, other = (baremetal("port", "group", "create", "--node", owner)["uuid"] for _ in range(2))
-    given = ("--node", owner, "--port-group", group, "--pxe-enabled", "false")
-    port = baremetal("port", "create", ADDRESS, *given)
+    arguments = ("--node", owner, "--port-group", group, "--pxe-enabled", "false")
+    port = baremetal("port", "create", ADDRESS, *arguments)
     assert (group, False) == (port["portgroup_uuid"], port["pxe_enabled"])
     changed = ("--port-group", other, "--pxe-enabled", "--address", "52:54:00:00:02:03")
     baremetal("port", "set", port["uuid"], *changed)
-    shown = baremetal("port", "show", "--address", "52:54:00:00:02:03")
-    assert (other, True) == (shown["portgroup_uuid"], shown["pxe_enabled"])
+    answer = baremetal("port", "show", "--address", "52:54:00:00:02:03")
+    assert (other, True) == (answer["portgroup_uuid"], answer["pxe_enabled"])
     assert [port["uuid"]] == [
-        each["uuid"] for each in baremetal("port", "list", "--port-group", other)
+        row["uuid"] for row in baremetal("port", "list", "--port-group", other)
     ]
     assert [] == baremetal("port", "list", "--port-group", group)
     assert [] == baremetal("port", "list", "--address", ADDRESS)
@@ -252,8 +259,8 @@ def test_a_group_supports_standalone_ports_or_not(baremetal, owner):
     assert not group["standalone_ports_supported"]
     for option, expected in zip(alone, (True, False), strict=True):
         baremetal("port", "group", "set", group["uuid"], option)
-        shown = baremetal("port", "group", "show", group["uuid"])
-        assert expected == shown["standalone_ports_supported"]
+        answer = baremetal("port", "group", "show", group["uuid"])
+        assert expected == answer["standalone_ports_supported"]
 
 
 def test_a_port_and_its_group_move_to_another_node(baremetal, owner):
@@ -261,23 +268,23 @@ def test_a_port_and_its_group_move_to_another_node(baremetal, owner):
     _off(baremetal, other)
     for resource in ("port", "port group", "volume connector", "volume target"):
         name = resource.split()
-        made = baremetal(*name, "create", *needed(resource, owner))["uuid"]
-        baremetal(*name, "set", made, "--node", other)
-        assert other == baremetal(*name, "show", made)["node_uuid"], resource
+        identity = baremetal(*name, "create", *needed(resource, owner))["uuid"]
+        baremetal(*name, "set", identity, "--node", other)
+        assert other == baremetal(*name, "show", identity)["node_uuid"], resource
     baremetal("node", "delete", other)
 
 
 def test_groups_are_found_by_address_name_and_shard(baremetal, owner):
     baremetal("node", "set", owner, "--shard", "of-groups")
-    given = ("--node", owner, "--address", "52:54:00:00:02:20", "--name", "bond7")
-    group = baremetal("port", "group", "create", *given)["uuid"]
+    arguments = ("--node", owner, "--address", "52:54:00:00:02:20", "--name", "bond7")
+    group = baremetal("port", "group", "create", *arguments)["uuid"]
     assert group == baremetal("port", "group", "show", "bond7")["uuid"]
     address = ("--address", "52:54:00:00:02:20")
     assert group == baremetal("port", "group", "show", *address)["uuid"]
-    for asked in (address, ("--shards", "of-groups")):
-        assert [group] == [each["uuid"] for each in baremetal("port", "group", "list", *asked)]
+    for filters in (address, ("--shards", "of-groups")):
+        assert [group] == [row["uuid"] for row in baremetal("port", "group", "list", *filters)]
     assert [{"name": "of-groups", "count": 1}] == [
-        each for each in baremetal("shard", "list") if each["name"] == "of-groups"
+        shard for shard in baremetal("shard", "list") if shard["name"] == "of-groups"
     ]
 
 
@@ -294,11 +301,11 @@ def test_resources_are_created_from_a_file(baremetal, tmp_path):
 
     baremetal("create", file)
 
-    made = baremetal("node", "show", "of-file")
+    created_node = baremetal("node", "show", "of-file")
     (group,) = baremetal("port", "group", "list", "--node", "of-file")
     assert "pg-of-file" == group["name"]
     assert 2 == len(baremetal("port", "list", "--node", "of-file"))
-    chassis = baremetal("chassis", "show", made["chassis_uuid"])
+    chassis = baremetal("chassis", "show", created_node["chassis_uuid"])
     assert "of file" == chassis["description"]
     baremetal("node", "delete", "of-file")
     baremetal("chassis", "delete", chassis["uuid"])

@@ -30,26 +30,26 @@ def test_a_node_is_created_changed_found_and_listed(cloud, machine):
     for filters in ({"shard": "sdk"}, {"resource_class": "large"}):
         assert [machine.id] == [node.id for node in cloud.nodes(**filters)], filters
     assert ["sdk"] == [node.owner for node in cloud.nodes(details=True, shard="sdk")]
-    shown = cloud.get_node(machine.id, fields=["name", "owner"])
-    assert ("of-sdk", "sdk") == (shown.name, shown.owner)
+    node = cloud.get_node(machine.id, fields=["name", "owner"])
+    assert ("of-sdk", "sdk") == (node.name, node.owner)
 
 
 def test_nodes_are_listed_in_pages(cloud, machine):
-    more = [cloud.create_node(driver="fake-hardware") for _ in range(3)]
+    nodes = [cloud.create_node(driver="fake-hardware") for _ in range(3)]
     everything = {node.id for node in cloud.nodes()}
-    assert {machine.id, *(each.id for each in more)} <= everything
+    assert {machine.id, *(node.id for node in nodes)} <= everything
     paged = [node.id for node in cloud.nodes(limit=2)]
     assert sorted(everything) == sorted(paged)
-    for each in more:
-        cloud.delete_node(each)
-    for each in more:
-        cloud.wait_for_delete(each)
+    for node in nodes:
+        cloud.delete_node(node)
+    for node in nodes:
+        cloud.wait_for_delete(node)
 
 
 def test_a_node_goes_through_its_life_cycle(cloud, machine):
     def order(target, expected, **more):
-        done = cloud.set_node_provision_state(machine, target, wait=True, timeout=60, **more)
-        assert expected == done.provision_state
+        node = cloud.set_node_provision_state(machine, target, wait=True, timeout=60, **more)
+        assert expected == node.provision_state
 
     order("inspect", "manageable")
     order("clean", "manageable", clean_steps=[STEP])
@@ -60,8 +60,8 @@ def test_a_node_goes_through_its_life_cycle(cloud, machine):
     cloud.set_node_provision_state(machine, "unrescue")  # the SDK cannot wait for it
     cloud.wait_for_nodes_provision_state([machine], "active", timeout=60)
     order("deleted", "available")
-    (done,) = cloud.wait_for_nodes_provision_state([machine], "available", timeout=60)
-    assert machine.id == done.id
+    (node,) = cloud.wait_for_nodes_provision_state([machine], "available", timeout=60)
+    assert machine.id == node.id
     cloud.wait_for_node_reservation(machine, timeout=60)
 
 
@@ -98,8 +98,8 @@ def test_facts_about_a_node_are_read(cloud, machine):
     assert [] == cloud.list_node_firmware(machine)["firmware"]
     with pytest.raises(exceptions.NotFoundException):
         cloud.get_node_inventory(machine)
-    shown = cloud.set_node_maintenance(machine, "a fan")
-    assert (True, "a fan") == (shown.is_maintenance, shown.maintenance_reason)
+    node = cloud.set_node_maintenance(machine, "a fan")
+    assert (True, "a fan") == (node.is_maintenance, node.maintenance_reason)
     assert not cloud.unset_node_maintenance(machine).is_maintenance
 
     cloud.set_node_traits(machine, ["CUSTOM_A", "CUSTOM_B"])
@@ -114,7 +114,9 @@ def test_the_connections_of_a_node_are_managed(cloud, machine):
     assert chassis.id == cloud.get_node("of-sdk").chassis_id
     cloud.update_chassis(chassis, description="rack 3")
     assert {"rack 3"} == {
-        each.description for each in cloud.chassis(details=True) if each.id == chassis.id
+        listed_chassis.description
+        for listed_chassis in cloud.chassis(details=True)
+        if listed_chassis.id == chassis.id
     }
     patch = [{"op": "add", "path": "/extra/a", "value": 1}]
     assert {"a": 1} == cloud.patch_chassis(chassis, patch).extra
@@ -124,14 +126,18 @@ def test_the_connections_of_a_node_are_managed(cloud, machine):
     cloud.update_port_group(group, mode="802.3ad")
     assert "802.3ad" == cloud.get_port_group("bond1").mode
     assert {"a": 1} == cloud.patch_port_group(group, patch).extra
-    assert [group.id] == [each.id for each in cloud.port_groups(details=True, node=machine.id)]
+    assert [group.id] == [
+        listed_group.id for listed_group in cloud.port_groups(details=True, node=machine.id)
+    ]
     port = cloud.create_port(
         node_id=machine.id, address="52:54:00:00:00:dd", port_group_id=group.id, name="p"
     )
     assert group.id == cloud.find_port(port.id).port_group_id
     assert "left" == cloud.update_port(port, description="left").description
     assert {"a": 1} == cloud.patch_port(port, patch).extra
-    assert [port.id] == [each.id for each in cloud.ports(details=True, node=machine.id)]
+    assert [port.id] == [
+        listed_port.id for listed_port in cloud.ports(details=True, node=machine.id)
+    ]
 
     cloud.attach_vif_to_node(machine, "vif-1")
     assert [] == cloud.list_node_vifs(machine)
@@ -147,8 +153,12 @@ def test_the_connections_of_a_node_are_managed(cloud, machine):
     )
     assert {"a": 1} == cloud.patch_volume_target(target, patch).extra
     assert "v3" == cloud.update_volume_target(target, volume_id="v3").volume_id
-    assert [connector.id] == [each.id for each in cloud.volume_connectors(node=machine.id)]
-    assert [target.id] == [each.id for each in cloud.volume_targets(details=True, node=machine.id)]
+    assert [connector.id] == [
+        listed_connector.id for listed_connector in cloud.volume_connectors(node=machine.id)
+    ]
+    assert [target.id] == [
+        listed_target.id for listed_target in cloud.volume_targets(details=True, node=machine.id)
+    ]
     cloud.delete_volume_target(target)
     cloud.delete_volume_connector(connector)
     cloud.delete_port(port)
@@ -166,7 +176,9 @@ def test_deploy_templates_and_runbooks_are_managed(cloud):
     assert 2 == cloud.patch_deploy_template(template, changed).steps[0]["priority"]
     assert "CUSTOM_B" == cloud.update_deploy_template(template, name="CUSTOM_B").name
     assert template.id == cloud.find_deploy_template("CUSTOM_B").id
-    assert template.id in {each.id for each in cloud.deploy_templates(details=True)}
+    assert template.id in {
+        listed_template.id for listed_template in cloud.deploy_templates(details=True)
+    }
     cloud.delete_deploy_template(template)
 
     runbook = cloud.create_runbook(name="my-book", steps=[{**STEP, "order": 1}])
@@ -177,7 +189,7 @@ def test_deploy_templates_and_runbooks_are_managed(cloud):
     cloud.add_runbook_trait(runbook, "CUSTOM_B")
     cloud.remove_runbook_trait(runbook, "CUSTOM_A")
     assert ["CUSTOM_B"] == cloud.get_runbook(runbook.id).traits
-    assert runbook.id in {each.id for each in cloud.runbooks(details=True)}
+    assert runbook.id in {listed_runbook.id for listed_runbook in cloud.runbooks(details=True)}
     cloud.delete_runbook(runbook)
 
 
@@ -185,7 +197,7 @@ def test_inspection_rules_are_managed(cloud):
     actions = [{"op": "fail", "args": {"msg": "no"}}]
     rule = cloud.create_inspection_rule(actions=actions, description="of sdk", priority=5)
     assert (5, "of sdk") == (rule.priority, rule.description)
-    assert rule.id in {each.id for each in cloud.inspection_rules(details=True)}
+    assert rule.id in {listed_rule.id for listed_rule in cloud.inspection_rules(details=True)}
     assert "changed" == cloud.update_inspection_rule(rule, description="changed").description
     patch = [{"op": "replace", "path": "/priority", "value": 6}]
     assert 6 == cloud.patch_inspection_rule(rule, patch).priority
@@ -196,16 +208,18 @@ def test_inspection_rules_are_managed(cloud):
 def test_a_node_is_allocated(cloud, machine):
     cloud.update_node(machine, resource_class="of-sdk")
     cloud.set_node_provision_state(machine, "provide", wait=True, timeout=60)
-    made = cloud.create_allocation(resource_class="of-sdk", name="s1")
-    made = cloud.wait_for_allocation(made, timeout=60)
-    assert ("active", machine.id) == (made.state, made.node_id)
-    assert "s2" == cloud.update_allocation(made, name="s2").name
+    created_allocation = cloud.create_allocation(resource_class="of-sdk", name="s1")
+    created_allocation = cloud.wait_for_allocation(created_allocation, timeout=60)
+    assert ("active", machine.id) == (created_allocation.state, created_allocation.node_id)
+    assert "s2" == cloud.update_allocation(created_allocation, name="s2").name
     patch = [{"op": "add", "path": "/extra/a", "value": 1}]
-    assert {"a": 1} == cloud.patch_allocation(made, patch).extra
-    assert [made.id] == [allocation.id for allocation in cloud.allocations(node=machine.id)]
+    assert {"a": 1} == cloud.patch_allocation(created_allocation, patch).extra
+    assert [created_allocation.id] == [
+        allocation.id for allocation in cloud.allocations(node=machine.id)
+    ]
     cloud.delete_allocation("s2")
     with pytest.raises(exceptions.NotFoundException):
-        cloud.get_allocation(made.id)
+        cloud.get_allocation(created_allocation.id)
 
 
 def test_drivers_and_conductors_are_shown(cloud):

@@ -10,15 +10,17 @@ def test_drivers_are_shown(baremetal):
     listed = baremetal("driver", "list")
     assert {"name": "fake-hardware", "hosts": "fleet-1"} in listed
     assert {hardware_type.name for hardware_type in HARDWARE_TYPES} == {
-        each["name"] for each in listed
+        driver["name"] for driver in listed
     }
     assert listed == baremetal("driver", "list", "--type", "dynamic")
     assert [] == baremetal("driver", "list", "--type", "classic")
-    long = next(each for each in baremetal("driver", "list", "--long") if each["name"] == "redfish")
+    long = next(
+        driver for driver in baremetal("driver", "list", "--long") if driver["name"] == "redfish"
+    )
     assert ("redfish", "dynamic") == (long["default_power_interface"], long["type"])
     assert {"name": "redfish"} in baremetal("driver", "list", "--fields", "name")
-    shown = baremetal("driver", "show", "redfish")
-    assert "redfish" in shown["enabled_bios_interfaces"]
+    answer = baremetal("driver", "show", "redfish")
+    assert "redfish" in answer["enabled_bios_interfaces"]
     fields = ("--fields", "name", "type")
     assert {"name": "ipmi", "type": "dynamic"} == baremetal("driver", "show", "ipmi", *fields)
     assert "404" in baremetal.refused("driver", "show", "no-such")
@@ -49,13 +51,13 @@ def test_conductors_are_shown(baremetal):
     (row,) = baremetal("conductor", "list")
     assert {"hostname": "fleet-1", "conductor_group": "", "alive": True} == row
     (long,) = baremetal("conductor", "list", "--long")
-    shown = baremetal("conductor", "show", "fleet-1")
+    answer = baremetal("conductor", "show", "fleet-1")
     steady = {"hostname", "conductor_group", "alive", "drivers", "created_at"}
-    assert {field: shown[field] for field in steady} == {field: long[field] for field in steady}
-    assert {hardware_type.name for hardware_type in HARDWARE_TYPES} == {*shown["drivers"]}
+    assert {field: answer[field] for field in steady} == {field: long[field] for field in steady}
+    assert {hardware_type.name for hardware_type in HARDWARE_TYPES} == {*answer["drivers"]}
     assert [] == baremetal("conductor", "list", "--marker", "fleet-1")
-    for more in (("--sort", "hostname:desc"), ("--limit", 1)):
-        assert [row] == baremetal("conductor", "list", *more)
+    for arguments in (("--sort", "hostname:desc"), ("--limit", 1)):
+        assert [row] == baremetal("conductor", "list", *arguments)
     assert [{"alive": True}] == baremetal("conductor", "list", "--fields", "alive")
     assert {"alive": True} == baremetal("conductor", "show", "fleet-1", "--fields", "alive")
     assert "404" in baremetal.refused("conductor", "show", "no-such")
@@ -65,7 +67,7 @@ def test_shards_are_counted(baremetal, node):
     baremetal("node", "set", node, "--shard", "of-service")
     assert {"name": "of-service", "count": 1} in baremetal("shard", "list")
     baremetal("node", "unset", node, "--shard")
-    assert "of-service" not in {each["name"] for each in baremetal("shard", "list")}
+    assert "of-service" not in {shard["name"] for shard in baremetal("shard", "list")}
 
 
 def test_every_resource_of_the_client_is_tested():

@@ -91,11 +91,11 @@ NAME = {"deploy template": ("CUSTOM_OF_CLI",)}
 
 def words(rows):
     """Return the arguments of options, and the fields shown afterwards."""
-    given = []
+    arguments = []
     for option, (value, *_) in rows.items():
         text = value if isinstance(value, str | int | None) else json.dumps(value)
-        given += [option] if text is None else [option, text]
-    return given, {field: shown for _, field, shown in rows.values() if field}
+        arguments += [option] if text is None else [option, text]
+    return arguments, {field: field_value for _, field, field_value in rows.values() if field}
 
 
 @pytest.mark.parametrize("resource", CREATE)
@@ -108,24 +108,24 @@ def test_no_option_of_the_client_is_left_out(resource):
 @pytest.mark.parametrize("resource", CREATE)
 def test_a_resource_is_created_listed_changed_and_deleted(baremetal, resource):
     name, identity = resource.split(), str(uuid.uuid4())
-    given, expected = words(CREATE[resource])
+    arguments, expected = words(CREATE[resource])
 
-    created = baremetal(*name, "create", *NAME.get(resource, ()), *given, "--uuid", identity)
+    created = baremetal(*name, "create", *NAME.get(resource, ()), *arguments, "--uuid", identity)
 
     assert expected == {field: created[field] for field in expected}
-    shown = baremetal(*name, "show", identity)
-    assert created == {field: shown[field] for field in created}
-    for asked in ((), ("--long",), ("--sort", "uuid:desc"), ("--fields", "uuid", "created_at")):
-        assert identity in {each["uuid"] for each in baremetal(*name, "list", *asked)}
+    answer = baremetal(*name, "show", identity)
+    assert created == {field: answer[field] for field in created}
+    for form in ((), ("--long",), ("--sort", "uuid:desc"), ("--fields", "uuid", "created_at")):
+        assert identity in {row["uuid"] for row in baremetal(*name, "list", *form)}
     field = "description" if resource == "inspection rule" else "name"
     some = baremetal(*name, "show", identity, "--fields", "uuid", field)
     assert {"uuid": identity, field: created[field]} == some
 
     for verb, table in (("set", SET), ("unset", UNSET)):
-        given, expected = words(table[resource])
-        baremetal(*name, verb, identity, *given)
-        shown = baremetal(*name, "show", identity)
-        assert expected == {field: shown[field] for field in expected}, verb
+        arguments, expected = words(table[resource])
+        baremetal(*name, verb, identity, *arguments)
+        answer = baremetal(*name, "show", identity)
+        assert expected == {field: answer[field] for field in expected}, verb
     baremetal(*name, "delete", identity)
     assert "404" in baremetal.refused(*name, "show", identity)
 
@@ -133,31 +133,31 @@ def test_a_resource_is_created_listed_changed_and_deleted(baremetal, resource):
 @pytest.mark.parametrize("resource", CREATE)
 def test_a_list_is_paginated(baremetal, resource):
     name = resource.split()
-    made = set()
+    identities = set()
     for number in range(2):
         called = {"deploy template": (f"CUSTOM_{number}",), "runbook": ("--name", f"b{number}")}
-        given, _ = words(
+        arguments, _ = words(
             {
                 option: row
                 for option, row in CREATE[resource].items()
                 if option in ("--steps", "--actions")
             }
         )
-        made.add(baremetal(*name, "create", *called.get(resource, ()), *given)["uuid"])
+        identities.add(baremetal(*name, "create", *called.get(resource, ()), *arguments)["uuid"])
     pages, marker = [], ()
     while page := baremetal(*name, "list", "--limit", 1, *marker):
         assert 1 == len(page)
-        pages += [each["uuid"] for each in page]
+        pages += [row["uuid"] for row in page]
         marker = ("--marker", pages[-1])
-    assert made <= {*pages}
+    assert identities <= {*pages}
     assert len(pages) == len({*pages})
-    baremetal(*name, "delete", *made)
-    assert not made & {each["uuid"] for each in baremetal(*name, "list")}
+    baremetal(*name, "delete", *identities)
+    assert not identities & {row["uuid"] for row in baremetal(*name, "list")}
 
 
 def test_a_sensitive_rule_hides_its_actions(baremetal):
-    given = ("--actions", json.dumps(LOG), "--sensitive", "true", "--conditions", json.dumps(IF))
-    rule = baremetal("inspection", "rule", "create", *given)
+    fields = ("--actions", json.dumps(LOG), "--sensitive", "true", "--conditions", json.dumps(IF))
+    rule = baremetal("inspection", "rule", "create", *fields)
     assert rule["sensitive"]
     assert not rule["actions"]
     assert not rule["conditions"]
@@ -169,9 +169,9 @@ def test_runbooks_have_traits(baremetal):
     baremetal("runbook", "create", "--name", "of-traits", "--steps", json.dumps(CLEAN))
     baremetal(*name, "add", "of-traits", "CUSTOM_A", "CUSTOM_B")
     listed = baremetal(*name, "list", "of-traits")
-    assert {"CUSTOM_A", "CUSTOM_B"} <= {each["traits"] for each in listed}
+    assert {"CUSTOM_A", "CUSTOM_B"} <= {row["traits"] for row in listed}
     baremetal(*name, "remove", "of-traits", "CUSTOM_A")
-    assert "CUSTOM_A" not in {each["traits"] for each in baremetal(*name, "list", "of-traits")}
+    assert "CUSTOM_A" not in {row["traits"] for row in baremetal(*name, "list", "of-traits")}
     baremetal(*name, "remove", "of-traits", "--all")
     assert [] == baremetal(*name, "list", "of-traits")
     baremetal("runbook", "delete", "of-traits")
@@ -199,46 +199,46 @@ def free(baremetal, node):
     for verb in ("manage", "provide"):
         baremetal("node", verb, node)
         state = {"manage": "manageable", "provide": "available"}[verb]
-        until(lambda wanted=state: _is(baremetal, node, wanted), f"{node} {state}")
+        until(lambda expected=state: _is(baremetal, node, expected), f"{node} {state}")
     return baremetal("node", "show", node)["uuid"]
 
 
 def _is(baremetal, node, state):
-    shown = baremetal("node", "show", node)
-    return (state, None) == (shown["provision_state"], shown["reservation"])
+    answer = baremetal("node", "show", node)
+    return (state, None) == (answer["provision_state"], answer["reservation"])
 
 
 def test_a_node_is_allocated(baremetal, free):
     identity = str(uuid.uuid4())
-    given = (
+    arguments = (
         "--resource-class", "wanted", "--trait", "CUSTOM_FAST", "--candidate-node", free,
         "--name", "an-allocation", "--uuid", identity, "--extra", "a=1",
     )  # fmt: skip
-    made = baremetal("allocation", "create", *given, "--wait", 30)
+    allocation = baremetal("allocation", "create", *arguments, "--wait", 30)
     assert {"uuid": identity, "name": "an-allocation", "extra": A, "traits": ["CUSTOM_FAST"]} == {
-        field: made[field] for field in ("uuid", "name", "extra", "traits")
+        field: allocation[field] for field in ("uuid", "name", "extra", "traits")
     }
-    shown = baremetal("allocation", "show", "an-allocation")
-    assert ("active", free) == (shown["state"], shown["node_uuid"])
+    answer = baremetal("allocation", "show", "an-allocation")
+    assert ("active", free) == (answer["state"], answer["node_uuid"])
     instance = baremetal("node", "show", free)
     assert (identity, identity) == (instance["instance_uuid"], instance["allocation_uuid"])
 
-    for asked in (("--node", free), ("--resource-class", "wanted"), ("--state", "active")):
-        assert [identity] == [each["uuid"] for each in baremetal("allocation", "list", *asked)]
+    for filters in (("--node", free), ("--resource-class", "wanted"), ("--state", "active")):
+        assert [identity] == [row["uuid"] for row in baremetal("allocation", "list", *filters)]
     assert [] == baremetal("allocation", "list", "--owner", "nobody")
     (long,) = baremetal("allocation", "list", "--node", free, "--long", "--sort", "uuid")
-    assert {field: shown[field] for field in long} == long
+    assert {field: answer[field] for field in long} == long
     assert [] == baremetal("allocation", "list", "--limit", 1, "--marker", identity)
     assert [{"state": "active"}] == baremetal(
         "allocation", "list", "--node", free, "--fields", "state"
     )
 
     baremetal("allocation", "set", "an-allocation", "--name", "renamed", "--extra", "b=2")
-    shown = baremetal("allocation", "show", "renamed")
-    assert {"a": 1, "b": 2} == shown["extra"]
+    answer = baremetal("allocation", "show", "renamed")
+    assert {"a": 1, "b": 2} == answer["extra"]
     baremetal("allocation", "unset", identity, "--name", "--extra", "a")
-    shown = baremetal("allocation", "show", identity, "--fields", "name", "extra")
-    assert {"name": None, "extra": {"b": 2}} == shown
+    answer = baremetal("allocation", "show", identity, "--fields", "name", "extra")
+    assert {"name": None, "extra": {"b": 2}} == answer
     baremetal("allocation", "delete", identity)
     assert baremetal("node", "show", free)["instance_uuid"] is None
 
@@ -248,17 +248,17 @@ def test_an_allocation_is_backfilled_for_a_node(baremetal, node):
     baremetal("node", "manage", node, "--wait", 30)
     baremetal("node", "adopt", node, "--wait", 30)
     uuid = baremetal("node", "show", node)["uuid"]
-    made = baremetal("allocation", "create", "--node", node)
-    assert ("active", uuid) == (made["state"], made["node_uuid"])
+    allocation = baremetal("allocation", "create", "--node", node)
+    assert ("active", uuid) == (allocation["state"], allocation["node_uuid"])
     baremetal("node", "undeploy", node)
     until(lambda: _is(baremetal, node, "available"), "undeployed")
-    assert "404" in baremetal.refused("allocation", "show", made["uuid"])
+    assert "404" in baremetal.refused("allocation", "show", allocation["uuid"])
 
 
 def test_an_allocation_without_a_suitable_node_fails(baremetal):
-    given = ("--resource-class", "nobody-has-it", "--name", "vain")
-    assert "nobody-has-it" in baremetal.refused("allocation", "create", *given, "--wait", 30)
-    shown = baremetal("allocation", "show", "vain")
-    assert "error" == shown["state"]
-    assert "nobody-has-it" in shown["last_error"]
+    arguments = ("--resource-class", "nobody-has-it", "--name", "vain")
+    assert "nobody-has-it" in baremetal.refused("allocation", "create", *arguments, "--wait", 30)
+    answer = baremetal("allocation", "show", "vain")
+    assert "error" == answer["state"]
+    assert "nobody-has-it" in answer["last_error"]
     baremetal("allocation", "delete", "vain")

@@ -41,7 +41,7 @@ class Reader:
     def message(self):
         """The next message as (event, data), or None after the end; comments are skipped."""
         while True:
-            whole, end, rest = self._text.partition(b"\n\n")
+            whole, end, remainder = self._text.partition(b"\n\n")
             if not end:
                 try:
                     self._text += next(self._parts)
@@ -49,7 +49,7 @@ class Reader:
                 except StopIteration:
                     return None
                 continue
-            self._text, fields = rest, {}
+            self._text, fields = remainder, {}
             for line in whole.split(b"\n"):
                 name, _, value = line.decode().partition(": ")
                 fields[name] = value

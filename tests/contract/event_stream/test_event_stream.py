@@ -23,12 +23,12 @@ def test_a_stream_has_the_events_of_the_list(api):
     with streaming(api, "?after=0") as reader:
         assert "text/event-stream; charset=utf-8" == reader.headers["Content-Type"]
         assert "no-store" == reader.headers["Cache-Control"]
-        first = reader.take(1)
+        first_messages = reader.take(1)
         api.node(name="n2")
         api("PATCH", "/v1/nodes/n2", [{"op": "add", "path": "/extra/a", "value": 1}])
-        found = listed(api)
-        assert found == events(first + reader.take(len(found) - 1))
-        assert found[-1]["sequence"] == reader.last
+        listed_events = listed(api)
+        assert listed_events == events(first_messages + reader.take(len(listed_events) - 1))
+        assert listed_events[-1]["sequence"] == reader.last
 
 
 @on_both
@@ -91,9 +91,9 @@ def test_a_stream_is_filtered_by_node_and_type(api):
         api.node(name="n2")
         for name in ("n2", "n1"):
             api("PATCH", f"/v1/nodes/{name}", [{"op": "add", "path": "/extra/a", "value": 1}])
-        (found,) = events(reader.take(1))
-        assert ("node.updated", node) == (found["type"], found["node_uuid"])
-        assert found["sequence"] == len(listed(api))
+        (event,) = events(reader.take(1))
+        assert ("node.updated", node) == (event["type"], event["node_uuid"])
+        assert event["sequence"] == len(listed(api))
 
 
 def test_a_stream_without_events_shows_that_it_is_open_and_where_to_continue(api):
@@ -105,20 +105,22 @@ def test_a_stream_without_events_shows_that_it_is_open_and_where_to_continue(api
 
 
 @on_both
-@pytest.mark.parametrize("kept", [3, 4000])
-def test_a_reader_who_was_away_gets_each_event_once_and_in_order(api, kind, kept, monkeypatch):
+@pytest.mark.parametrize("kept_events", [3, 4000])
+def test_a_reader_who_was_away_gets_each_event_once_and_in_order(
+    api, kind, kept_events, monkeypatch
+):
     """With a short memory of the tail, the reader is served from the database meanwhile."""
-    monkeypatch.setattr(event_feed, "KEPT", kept)
+    monkeypatch.setattr(event_feed, "KEPT", kept_events)
     monkeypatch.setattr(event_feed, "AT_ONCE", 2)
     monkeypatch.setattr(event_stream, "PAGE", 5)
     for _ in range(12):
         api.node()
     with streaming(api, "?after=2") as reader:
-        found = events(reader.take(4))
+        received_events = events(reader.take(4))
         for _ in range(15):
             api.node()
-        found += events(reader.take(12 - 2 - 4 + 15))
-    assert [*range(3, 28)] == [each["sequence"] for each in found]
+        received_events += events(reader.take(12 - 2 - 4 + 15))
+    assert [*range(3, 28)] == [event["sequence"] for event in received_events]
 
 
 def test_a_gap_is_announced(api):

@@ -31,16 +31,16 @@ def test_streams_are_limited_per_caller_and_in_all(api):
         streaming(limited, **{"X-Forwarded-For": "192.0.2.1"}),
         streaming(limited, **{"X-Forwarded-For": "192.0.2.1"}) as second,
     ):
-        status, seconds, said = refused("192.0.2.1")
+        status, seconds, message = refused("192.0.2.1")
         assert (429, "30") == (status, seconds)
-        assert "streams of this caller" in said
-        with ExitStack() as others:
+        assert "streams of this caller" in message
+        with ExitStack() as other_streams:
             for number in (2, 2, 3):
                 address = {"X-Forwarded-For": f"192.0.2.{number}"}
-                others.enter_context(streaming(limited, **address))
-            status, seconds, said = refused("192.0.2.4")
+                other_streams.enter_context(streaming(limited, **address))
+            status, seconds, message = refused("192.0.2.4")
             assert (503, "5") == (status, seconds)
-            assert "Too many streams are open" in said
+            assert "Too many streams are open" in message
             second.heartbeat()
     with streaming(limited, **{"X-Forwarded-For": "192.0.2.1"}):
         pass
@@ -56,12 +56,12 @@ def test_streams_are_measured(api, tmp_path, monkeypatch):
             api.node()
             until_number(reader, 2)
             other.heartbeat()
-        found = samples()
-        assert "ingot_event_streams" not in found
-        assert 2 == found["ingot_event_stream_events_total"]
-        assert 1 == found["ingot_event_stream_lag_seconds_count"], "not of the past"
-        assert 0 <= found["ingot_event_stream_lag_seconds_sum"] < 60
-        assert 2 == found['ingot_event_stream_ends_total{cause="left"}']
+        metrics = samples()
+        assert "ingot_event_streams" not in metrics
+        assert 2 == metrics["ingot_event_stream_events_total"]
+        assert 1 == metrics["ingot_event_stream_lag_seconds_count"], "not of the past"
+        assert 0 <= metrics["ingot_event_stream_lag_seconds_sum"] < 60
+        assert 2 == metrics['ingot_event_stream_ends_total{cause="left"}']
         with streaming(api, "?after=0") as reader:
             reader.heartbeat()
             monkeypatch.setattr(event_stream, "PATIENCE", -1.0)
@@ -101,7 +101,7 @@ def test_a_reader_who_receives_too_slowly_is_disconnected(api, monkeypatch):
 
 def test_no_thread_reads_when_no_request_follows(api):
     def readers():
-        return [each for each in threading.enumerate() if each.name == "change-tail"]
+        return [thread for thread in threading.enumerate() if thread.name == "change-tail"]
 
     with streaming(api), streaming(api):
         assert 1 == len(readers())

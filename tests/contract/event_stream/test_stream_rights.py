@@ -44,21 +44,23 @@ def test_a_stream_is_narrowed_as_the_list(api, local, users):
 
     def flip(*values):
         for value in values:
-            for node in [each["uuid"] for each in nodes]:
+            for node in [created_node["uuid"] for created_node in nodes]:
                 api.set(node, maintenance=value)
 
     flip(True)
     mine, everything = token(users, "ann", "red"), token(users, "root", None)
     with streaming(local, "?after=0", **mine) as reader:
-        found = events(reader.take(len(listed(local, **mine))))
+        received_events = events(reader.take(len(listed(local, **mine))))
         flip(False, True)
         api.set(nodes[1]["uuid"], owner=RED)  # from now on
         flip(False)
         api.set(nodes[0]["uuid"], owner=BLUE)
         flip(True)
         expected = listed(local, **mine)
-        assert expected == found + events(reader.take(len(expected) - len(found)))
-    assert {"n0", "n1"} == {each["node_name"] for each in expected}
+        assert expected == received_events + events(
+            reader.take(len(expected) - len(received_events))
+        )
+    assert {"n0", "n1"} == {event["node_name"] for event in expected}
     with streaming(local, "?after=0", **everything) as reader:
         expected = listed(local, **everything)
         assert expected == events(reader.take(len(expected)))
@@ -68,7 +70,7 @@ def test_streams_at_the_same_position_get_what_they_may_see_and_ask_for(api, loc
     for name, owner in ("red", RED), ("blue", BLUE), ("none", None):
         api.node(name=name, owner=owner)
     users.user("bob", ("reader", "blue"))
-    asked = [
+    requests = [
         ("", token(users, "ann", "red"), ["red"]),
         ("", token(users, "bob", "blue"), ["blue"]),
         ("", token(users, "root", None), ["red", "blue", "none"]),
@@ -78,17 +80,18 @@ def test_streams_at_the_same_position_get_what_they_may_see_and_ask_for(api, loc
     ]
     with ExitStack() as opened:
         readers = [
-            opened.enter_context(streaming(local, query, **who)) for query, who, _names in asked
+            opened.enter_context(streaming(local, query, **headers))
+            for query, headers, _names in requests
         ]
         for reader in readers:
             reader.heartbeat()
         with api.runtime.transaction() as session:
             session.execute(update(Node).values(maintenance=True))
-        last = listed(api)[-1]["sequence"]
-        for reader, (_query, _who, names) in zip(readers, asked, strict=True):
-            found = events(reader.take(len(names)))
-            assert Counter(names) == Counter(each["node_name"] for each in found)
-            while reader.last != last:
+        last_sequence = listed(api)[-1]["sequence"]
+        for reader, (_query, _headers, names) in zip(readers, requests, strict=True):
+            received_events = events(reader.take(len(names)))
+            assert Counter(names) == Counter(event["node_name"] for event in received_events)
+            while reader.last != last_sequence:
                 reader.last = int(reader.heartbeat().rsplit(b"id: ")[-1])
 
 

@@ -40,14 +40,14 @@ AT_LEAST = {role: ROLES[: number + 1] for number, role in enumerate(ROLES[:4])}
 
 def people(*groups):
     """Names of `PEOPLE`: "owner-member" with all roles that include it, "svc" for services."""
-    found = set()
+    names = set()
     for group in groups:
         if group == "svc":
-            found |= {"system-service", "owner-service"}
+            names |= {"system-service", "owner-service"}
             continue
-        whose, _, role = group.partition("-")
-        found |= {f"{whose}-{each}" for each in AT_LEAST[role]}
-    return found
+        scope, _, role = group.partition("-")
+        names |= {f"{scope}-{sufficient_role}" for sufficient_role in AT_LEAST[role]}
+    return names
 
 
 SEE = people("system-reader", "owner-reader", "lessee-reader", "svc")
@@ -65,11 +65,11 @@ def fake_middleware(_options, behind):
     """Accept tokens that are names of `PEOPLE`."""
 
     def application(environ, start_response):
-        who = environ.get("HTTP_X_AUTH_TOKEN")
-        if who not in PEOPLE:
+        caller = environ.get("HTTP_X_AUTH_TOKEN")
+        if caller not in PEOPLE:
             start_response("401 Unauthorized", [])
             return []
-        environ["keystone.token_info"] = {"token": PEOPLE[who]}
+        environ["keystone.token_info"] = {"token": PEOPLE[caller]}
         return behind(environ, start_response)
 
     return application
@@ -80,14 +80,14 @@ def local_people(directory):
     for ident in (OWNER, LESSEE, OTHER):
         directory.project(ident, ident)
     directory.project("service", "s")
-    found = {}
-    for who in PEOPLE.keys() - KEYSTONE_ONLY:
-        whose, _, role = who.partition("-")
-        project = {"system": None, "owner": OWNER, "lessee": LESSEE, "other": OTHER}
-        where = "service" if who == "service-project" else project[whose]
-        directory.user(who, (role if role in ROLES else "service", where))
-        found[who] = directory.token(who, where)
-    return found
+    tokens = {}
+    for caller in PEOPLE.keys() - KEYSTONE_ONLY:
+        scope, _, role = caller.partition("-")
+        projects = {"system": None, "owner": OWNER, "lessee": LESSEE, "other": OTHER}
+        project = "service" if caller == "service-project" else projects[scope]
+        directory.user(caller, (role if role in ROLES else "service", project))
+        tokens[caller] = directory.token(caller, project)
+    return tokens
 
 
 @pytest.fixture(scope="session")
@@ -101,8 +101,8 @@ def tokens_of_people():
 
     def of(transaction):
         with transaction() as session:
-            for table, kept in rows.items():
-                session.execute(insert(table), kept)
+            for table, table_rows in rows.items():
+                session.execute(insert(table), table_rows)
         if not tokens:
             tokens.update(local_people(Directory(transaction)))
             with transaction() as session:
@@ -121,13 +121,13 @@ def strategy():
 
 
 @pytest.fixture(scope="module")
-def made():
+def configured_apps():
     """(settings, application): each is created once."""
     return []
 
 
 @pytest.fixture
-def guarded(api, made, strategy, monkeypatch, tokens_of_people):
+def guarded(api, configured_apps, strategy, monkeypatch, tokens_of_people):
     """
     make(settings) -> function that sends a request (who, method, path) under a policy.
 
@@ -143,7 +143,9 @@ def guarded(api, made, strategy, monkeypatch, tokens_of_people):
     def make(**groups):
         settings = api.runtime.settings
         default = {"auth_strategy": strategy} | groups.pop("default", {})
-        changed = {name: replace(getattr(settings, name), **more) for name, more in groups.items()}
+        changed = {
+            name: replace(getattr(settings, name), **options) for name, options in groups.items()
+        }
         settings = replace(
             settings,
             default=replace(settings.default, **default),
@@ -151,12 +153,14 @@ def guarded(api, made, strategy, monkeypatch, tokens_of_people):
             **changed,
         )
         runtime = replace(api.runtime, settings=settings)
-        app = next((app for known, app in made if known == settings), None) or create_app(runtime)
-        made.append((settings, app))
+        app = next(
+            (app for cached_settings, app in configured_apps if cached_settings == settings), None
+        ) or create_app(runtime)
+        configured_apps.append((settings, app))
         client = Api(app.test_client(), runtime, [])
-        return lambda who, method, path, body=None, version=client.version, **more: client.at(
+        return lambda caller, method, path, body=None, version=client.version, **more: client.at(
             version
-        )(method, path, body, **{"X-Auth-Token": tokens.get(who, who)}, **more)
+        )(method, path, body, **{"X-Auth-Token": tokens.get(caller, caller)}, **more)
 
     return SimpleNamespace(
         make=make,
@@ -172,5 +176,5 @@ def filled(value, **idents):
     if isinstance(value, str):
         return value.format(**idents) if "{" in value else value
     if isinstance(value, dict):
-        return {key: filled(each, **idents) for key, each in value.items()}
-    return [filled(each, **idents) for each in value] if isinstance(value, list) else value
+        return {key: filled(item, **idents) for key, item in value.items()}
+    return [filled(item, **idents) for item in value] if isinstance(value, list) else value

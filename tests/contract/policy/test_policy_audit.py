@@ -22,20 +22,20 @@ RULES = "show_password: 'role:reader and system_scope:all'\n"
 
 
 @pytest.fixture
-def records(guarded, made):
+def records(guarded, configured_apps):
     """() -> (action, status, requests, target, project, fields) of each record; forget() all."""
 
     def flush():
-        for _, app in made:
+        for _, app in configured_apps:
             services_of(app).refused_requests.flush()
 
     def read():
         flush()
         with guarded.api.runtime.reading() as session:
-            found = session.scalars(select(AuditRecord).order_by(AuditRecord.id))
+            rows = session.scalars(select(AuditRecord).order_by(AuditRecord.id))
             return [
-                (each.action, each.status, each.requests, each.target, each.project_id, each.fields)
-                for each in found
+                (row.action, row.status, row.requests, row.target, row.project_id, row.fields)
+                for row in rows
             ]
 
     def forget():
@@ -49,10 +49,10 @@ def records(guarded, made):
 
 def test_only_system_readers_read_the_records(guarded):
     allowed = people("system-reader") | {"system-service"}
-    for who in ("system-reader", "system-admin", "system-service", "owner-admin", "lessee-admin",
+    for caller in ("system-reader", "system-admin", "system-service", "owner-admin", "lessee-admin",
                 "owner-service", "service-project", "domain-admin", "nobody"):  # fmt: skip
-        status = guarded.ask(who, "GET", "/v1/audit").status_code
-        assert (200 if who in allowed else 403) == status, who
+        status = guarded.ask(caller, "GET", "/v1/audit").status_code
+        assert (200 if caller in allowed else 403) == status, caller
 
 
 def test_denied_requests_are_recorded_with_their_caller(guarded, records):

@@ -60,21 +60,21 @@ def things(guarded):
                 session.add(row)
 
 
-def listed(ask, who):
+def listed(ask, caller):
     """Return kind and UUID of all resources in the lists that a caller may read."""
-    found = set()
+    resources = set()
     for kind, (path, _) in KINDS.items():
-        answer = ask(who, "GET", f"/v1/{path}")
-        assert answer.status_code in (200, 403), (who, path)
+        answer = ask(caller, "GET", f"/v1/{path}")
+        assert answer.status_code in (200, 403), (caller, path)
         if answer.status_code == 200:
-            (rows,) = (each for name, each in answer.json.items() if isinstance(each, list))
-            found |= {(kind, row["uuid"]) for row in rows}
-    return found
+            (rows,) = (value for name, value in answer.json.items() if isinstance(value, list))
+            resources |= {(kind, row["uuid"]) for row in rows}
+    return resources
 
 
-def seen(ask, who, query="?after=0"):
+def seen(ask, caller, query="?after=0"):
     """Return kind and UUID of all resources in the events that a caller may read; None: 403."""
-    answer = ask(who, "GET", f"/v1/events{query}")
+    answer = ask(caller, "GET", f"/v1/events{query}")
     if answer.status_code == 403:
         return None
     return {of(event) for event in answer.json["events"] if event["resource_uuid"]}
@@ -87,14 +87,18 @@ def of(event):
 @each_strategy
 def test_events_of_resources_are_seen_by_those_who_list_them(guarded, things):
     readers = 0
-    for who in guarded.people:
-        events = seen(guarded.ask, who)
+    for caller in guarded.people:
+        events = seen(guarded.ask, caller)
         if events is not None:
             readers += 1
-            assert listed(guarded.ask, who) == events, who
+            assert listed(guarded.ask, caller) == events, caller
     assert readers > 10
-    for who, many in (("system-reader", 2 * len(KINDS)), ("owner-reader", 6), ("lessee-reader", 4)):
-        assert many == len(seen(guarded.ask, who)), who
+    for caller, many in (
+        ("system-reader", 2 * len(KINDS)),
+        ("owner-reader", 6),
+        ("lessee-reader", 4),
+    ):
+        assert many == len(seen(guarded.ask, caller)), caller
 
 
 POLICY = {
@@ -116,13 +120,13 @@ def ask(guarded, tmp_path):
 
 
 def test_a_caller_who_sees_all_events_sees_none_of_concealed_resources(guarded, things, ask):
-    for who in PEOPLE:
-        events = seen(ask, who)
+    for caller in PEOPLE:
+        events = seen(ask, caller)
         if events is not None:
-            assert events <= listed(ask, who), who
+            assert events <= listed(ask, caller), caller
     counts = {
-        who: sorted(kind for kind, _ in seen(ask, who))
-        for who in ("system-reader", "owner-reader", "owner-admin", "other-reader")
+        caller: sorted(kind for kind, _ in seen(ask, caller))
+        for caller in ("system-reader", "owner-reader", "owner-admin", "other-reader")
     }
     assert "port" not in counts["system-reader"], "it has no project, and may not list all"
     assert "chassis" not in counts["system-reader"]
@@ -140,17 +144,19 @@ def soon(monkeypatch):
     monkeypatch.setattr(event_feed, "FIRST", 0.02)
 
 
-@pytest.mark.parametrize("who", ["system-reader", "owner-reader", "owner-admin", "lessee-reader"])
-def test_a_stream_conceals_what_the_list_conceals(guarded, things, ask, soon, who):
-    last = guarded.api("GET", "/v1/events?after=0").json["last"]
-    answer = ask(who, "GET", "/v1/events/stream")
+@pytest.mark.parametrize(
+    "caller", ["system-reader", "owner-reader", "owner-admin", "lessee-reader"]
+)
+def test_a_stream_conceals_what_the_list_conceals(guarded, things, ask, soon, caller):
+    last_sequence = guarded.api("GET", "/v1/events?after=0").json["last"]
+    answer = ask(caller, "GET", "/v1/events/stream")
     try:
         reader = Reader(answer)
         reader.heartbeat()
         with guarded.api.runtime.transaction() as session:
             for model in MODELS.values():
                 session.execute(update(model).values(updated_at=now()))
-        expected = seen(ask, who, f"?after={last}")
+        expected = seen(ask, caller, f"?after={last_sequence}")
         assert expected == {of(reader.message()[1]) for _ in range(len(expected))}
         newest = guarded.api("GET", "/v1/events?after=0").json["last"]
         position = reader.last

@@ -103,27 +103,27 @@ ON_NODE = [
 
 @each_strategy
 @pytest.mark.parametrize(
-    ("request_", "allowed"), ON_NODE, ids=lambda each: " ".join(map(str, each)) if isinstance(each, tuple) else ""
+    ("request_", "allowed"), ON_NODE, ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else ""
 )  # fmt: skip
 def test_permissions_on_a_node(guarded, request_, allowed):
     port = guarded.api(
         "POST", "/v1/ports", {"node_uuid": guarded.node, "address": "02:00:00:00:00:01"}
     )
     idents = {"node": guarded.node, "foreign": guarded.foreign, "port": port.json["uuid"]}
-    for who in sorted(
-        guarded.people, key=lambda who: who in allowed
+    for caller in sorted(
+        guarded.people, key=lambda caller: caller in allowed
     ):  # permitted callers change it last
         method, path, *body = filled(list(request_), **idents)
-        status = guarded.ask(who, method, path, *body).status_code
+        status = guarded.ask(caller, method, path, *body).status_code
 
-        if who in allowed:
-            assert status not in (401, 403), who
+        if caller in allowed:
+            assert status not in (401, 403), caller
             if "validate" not in path and method != "DELETE":
-                assert 404 != status, who
-        elif who in SEE or who == "domain-admin":
-            assert 403 == status, who
+                assert 404 != status, caller
+        elif caller in SEE or caller == "domain-admin":
+            assert 403 == status, caller
         else:
-            assert 404 == status, who
+            assert 404 == status, caller
 
 
 #: Requests about no node.
@@ -133,10 +133,10 @@ ELSEWHERE = [
     (("GET", "/v1/drivers/fake-hardware/properties"), people("system-reader") | {"system-service"}),
     (("POST", "/v1/ports", {"node_uuid": "{node}", "address": "02:00:00:00:00:02"}), WIRE),
     (("POST", "/v1/nodes", {"driver": "no-such"}),
-     {f"{whose}-{role}" for whose in ("system", "owner", "lessee", "other")
+     {f"{scope}-{role}" for scope in ("system", "owner", "lessee", "other")
       for role in ("admin", "service")} | {"service-project"}),
     *((("GET", f"/v1/{name}"),
-       {who for who in PEOPLE if who not in ("nobody", "domain-admin")})
+       {caller for caller in PEOPLE if caller not in ("nobody", "domain-admin")})
       for name in ("nodes", "nodes/detail", "provision_states", "ports", "ports/detail")),
 ]  # fmt: skip
 
@@ -144,10 +144,12 @@ ELSEWHERE = [
 @each_strategy
 @pytest.mark.parametrize(("request_", "allowed"), ELSEWHERE)
 def test_permissions_without_a_resource(guarded, request_, allowed):
-    for who in guarded.people:
+    for caller in guarded.people:
         method, path, *body = filled(list(request_), node=guarded.node)
 
-        assert (who in allowed) == (guarded.ask(who, method, path, *body).status_code != 403), who
+        assert (caller in allowed) == (
+            guarded.ask(caller, method, path, *body).status_code != 403
+        ), caller
 
 
 @pytest.mark.parametrize("state", ["boot_mode", "secure_boot", "raid"])
@@ -166,7 +168,7 @@ def test_missing_and_invisible_nodes_get_the_same_answers(guarded):
             for ident in (guarded.foreign, missing)
         ]
 
-        assert [404, 404] == [each.status_code for each in answers]
+        assert [404, 404] == [answer.status_code for answer in answers]
         messages = [fault(answer)["faultstring"].replace(ident, "-")
                 for answer, ident in zip(answers, (guarded.foreign, missing), strict=True)]  # fmt: skip
         assert 1 == len(set(messages))
@@ -174,7 +176,7 @@ def test_missing_and_invisible_nodes_get_the_same_answers(guarded):
 
 @each_strategy
 @pytest.mark.parametrize(
-    ("who", "sees"),
+    ("caller", "sees"),
     [
         ("system-reader", {"node", "foreign"}),
         ("system-service", {"node", "foreign"}),
@@ -184,32 +186,32 @@ def test_missing_and_invisible_nodes_get_the_same_answers(guarded):
         ("other-admin", set()),
     ],
 )
-def test_lists_have_the_nodes_that_the_callers_project_owns_or_leases(guarded, who, sees):
+def test_lists_have_the_nodes_that_the_callers_project_owns_or_leases(guarded, caller, sees):
     expected = {getattr(guarded, name) for name in sees}
     for number, node in enumerate((guarded.node, guarded.foreign)):
         body = {"node_uuid": node, "address": f"02:00:00:00:00:0{number}"}
         assert 201 == guarded.api("POST", "/v1/ports", body).status_code
 
     for path in ("/v1/nodes", "/v1/nodes/detail", "/v1/nodes?owner=" + OWNER):
-        listed = {each["uuid"] for each in guarded.ask(who, "GET", path).json["nodes"]}
+        listed = {entry["uuid"] for entry in guarded.ask(caller, "GET", path).json["nodes"]}
         assert (expected - {guarded.foreign} if "owner=" in path else expected) == listed
-    assert len(expected) == guarded.ask(who, "GET", "/v1/provision_states").json["nodes"]
-    ports = guarded.ask(who, "GET", "/v1/ports?detail=true").json["ports"]
+    assert len(expected) == guarded.ask(caller, "GET", "/v1/provision_states").json["nodes"]
+    ports = guarded.ask(caller, "GET", "/v1/ports?detail=true").json["ports"]
     assert expected == {port["node_uuid"] for port in ports}
-    foreign = guarded.ask(who, "GET", f"/v1/ports?node={guarded.foreign}&detail=true")
+    foreign = guarded.ask(caller, "GET", f"/v1/ports?node={guarded.foreign}&detail=true")
     assert (200 if guarded.foreign in expected else 404) == foreign.status_code
     ports = foreign.json.get("ports", [])
     assert expected & {guarded.foreign} == {port["node_uuid"] for port in ports}
 
 
 @pytest.mark.parametrize(
-    ("who", "may"), [("owner-reader", False), ("system-reader", False), ("owner-member", True)]
+    ("caller", "may"), [("owner-reader", False), ("system-reader", False), ("owner-member", True)]
 )
-def test_why_offers_no_verb_that_the_caller_may_not_request(guarded, who, may):
+def test_why_offers_no_verb_that_the_caller_may_not_request(guarded, caller, may):
     guarded.api.set(guarded.node, provision_state="manageable")
-    answer = guarded.ask(who, "GET", f"/v1/nodes/{guarded.node}/why").json
-    asked = {"target": "provide", "dry_run": True}
-    request = guarded.ask(who, "PUT", f"/v1/nodes/{guarded.node}/states/provision", asked)
+    answer = guarded.ask(caller, "GET", f"/v1/nodes/{guarded.node}/why").json
+    body = {"target": "provide", "dry_run": True}
+    request = guarded.ask(caller, "PUT", f"/v1/nodes/{guarded.node}/states/provision", body)
     assert may == (200 == request.status_code) == ("provide" in answer["verbs"])
     if not may:
         assert ([], fault(request)["faultstring"]) == (
@@ -222,13 +224,13 @@ REDACTED = ("last_error", "reservation", "driver_info", "driver_internal_info")
 
 
 @pytest.mark.parametrize(
-    ("who", "redacted"),
+    ("caller", "redacted"),
     [("system-reader", False), ("owner-reader", False), ("lessee-admin", True)],
 )
 @pytest.mark.parametrize("path", ["/v1/nodes/{node}", "/v1/nodes?detail=true", "/v1/nodes?fields=driver_info,uuid", "/v1/nodes/{node}/states"])  # fmt: skip
-def test_a_lessee_does_not_see_all_fields_of_a_node(guarded, who, redacted, path):
+def test_a_lessee_does_not_see_all_fields_of_a_node(guarded, caller, redacted, path):
     guarded.api.set(guarded.node, driver_info={"address": "10.0.0.1"}, reservation="rack-1")
-    document = guarded.ask(who, "GET", path.format(node=guarded.node)).json
+    document = guarded.ask(caller, "GET", path.format(node=guarded.node)).json
     document = next(node for node in document.get("nodes", [document])
                      if node.get("uuid", guarded.node) == guarded.node)  # fmt: skip
 
@@ -247,19 +249,19 @@ def unanswered(call, _member):
 
 
 @pytest.mark.parametrize("result", [refused, unanswered])
-@pytest.mark.parametrize(("who", "shown"), [("owner-reader", True), ("lessee-admin", False)])
+@pytest.mark.parametrize(("caller", "sees_bmc"), [("owner-reader", True), ("lessee-admin", False)])
 def test_an_error_of_a_call_names_the_bmc_only_to_callers_who_see_driver_info(
-    guarded, monkeypatch, who, shown, result
+    guarded, monkeypatch, caller, sees_bmc, result
 ):
     guarded.api.set(guarded.node, driver_info={"redfish_address": BMC})
     monkeypatch.setattr(rpc._PendingCall, "result_from", result)
 
-    answer = guarded.ask(who, "GET", f"/v1/nodes/{guarded.node}/management/indicators")
+    answer = guarded.ask(caller, "GET", f"/v1/nodes/{guarded.node}/management/indicators")
 
     assert answer.status_code in (502, 504)
-    assert shown == ("192.0.2.9" in answer.text)
+    assert sees_bmc == ("192.0.2.9" in answer.text)
     concealed = MACHINE_FAILED if result is refused else "BMC ******"
-    assert shown != (concealed in answer.text)
+    assert sees_bmc != (concealed in answer.text)
 
 
 def test_a_lookup_shows_an_agent_fields_that_a_lessee_does_not_see(guarded):
@@ -270,8 +272,8 @@ def test_a_lookup_shows_an_agent_fields_that_a_lessee_does_not_see(guarded):
 
 
 def test_a_project_admin_enrolls_nodes_of_its_own_project_only(guarded):
-    def enroll(ask, who, **fields):
-        return ask(who, "POST", "/v1/nodes", {"driver": "fake-hardware", **fields})
+    def enroll(ask, caller, **fields):
+        return ask(caller, "POST", "/v1/nodes", {"driver": "fake-hardware", **fields})
 
     assert OTHER == enroll(guarded.ask, "other-admin").json["owner"]
     assert OTHER == enroll(guarded.ask, "other-admin", owner=OTHER).json["owner"]
@@ -292,8 +294,8 @@ def test_the_service_project_has_system_access_by_a_setting(guarded):
     ask = guarded.make(default={"rbac_service_role_elevated_access": True})
     assert 200 == ask("service-project", "GET", path).status_code
     assert 2 == len(ask("service-project", "GET", "/v1/nodes").json["nodes"])
-    named = {"rbac_service_role_elevated_access": True, "rbac_service_project_name": "services"}
-    assert 404 == guarded.make(default=named)("service-project", "GET", path).status_code
+    options = {"rbac_service_role_elevated_access": True, "rbac_service_project_name": "services"}
+    assert 404 == guarded.make(default=options)("service-project", "GET", path).status_code
 
 
 def test_the_owner_of_an_active_node_is_changed_by_system_admins(guarded):
@@ -313,12 +315,12 @@ def test_an_invisible_parent_is_refused(guarded):
 
 
 def test_children_of_other_projects_are_not_listed(guarded):
-    own = guarded.api.node(owner=OWNER, parent_node=guarded.node)["uuid"]
+    own_node = guarded.api.node(owner=OWNER, parent_node=guarded.node)["uuid"]
     foreign = guarded.api.node(parent_node=guarded.node)["uuid"]
     path = f"/v1/nodes/{guarded.node}/children"
 
-    assert [own] == guarded.ask("owner-reader", "GET", path).json["children"]
-    assert [own, foreign] == guarded.ask("system-reader", "GET", path).json["children"]
+    assert [own_node] == guarded.ask("owner-reader", "GET", path).json["children"]
+    assert [own_node, foreign] == guarded.ask("system-reader", "GET", path).json["children"]
 
 
 def test_a_port_is_not_moved_to_a_node_of_another_project(guarded):
@@ -347,8 +349,8 @@ def test_secrets_are_shown_to_callers_that_a_policy_file_names(guarded, tmp_path
     ask = guarded.make(
         default={"auth_strategy": strategy}, oslo_policy={"policy_file": str(policy)}
     )
-    shown = ask("system-admin", "GET", path).json
-    assert (SECRET, {"token": "******"}) == (shown["driver_info"], shown["instance_info"])
+    document = ask("system-admin", "GET", path).json
+    assert (SECRET, {"token": "******"}) == (document["driver_info"], document["instance_info"])
     if strategy == "keystone":
         assert "sesame" not in ask("owner-admin", "GET", path).text
 
@@ -383,7 +385,7 @@ def test_scopes_are_enforced_unless_a_setting_disables_it(guarded, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("who", "project"),
+    ("caller", "project"),
     [
         ("system-member", None),
         ("owner-service", None),
@@ -392,12 +394,13 @@ def test_scopes_are_enforced_unless_a_setting_disables_it(guarded, tmp_path):
         ("lessee-manager", LESSEE),
     ],
 )
-def test_callers_of_a_project_attach_its_vifs(guarded, monkeypatch, who, project):
+def test_callers_of_a_project_attach_its_vifs(guarded, monkeypatch, caller, project):
     """None: the VIFs of all projects."""
     projects = []
     monkeypatch.setattr(
-        "app.engine.vif_calls.attach", lambda _runtime, _ident, _vif, named: projects.append(named)
+        "app.engine.vif_calls.attach",
+        lambda _runtime, _ident, _vif, vif_project: projects.append(vif_project),
     )
     monkeypatch.setattr("app.api.node.vifs._is_remote", lambda _context, _ident: True)
-    answer = guarded.ask(who, "POST", f"/v1/nodes/{guarded.node}/vifs", {"id": "v1"})
+    answer = guarded.ask(caller, "POST", f"/v1/nodes/{guarded.node}/vifs", {"id": "v1"})
     assert (204, [project]) == (answer.status_code, projects)

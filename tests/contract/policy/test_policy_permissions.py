@@ -10,34 +10,34 @@ RULES = ("baremetal:node:get", "baremetal:node:update", "baremetal:node:create")
 CHANGE = [{"op": "add", "path": "/description", "value": "x"}]
 
 
-def permissions(guarded, who, rules=RULES, **query):
+def permissions(guarded, caller, rules=RULES, **query):
     query = urlencode({"rules": ",".join(rules), **query})
-    return guarded.ask(who, "GET", f"/v1/permissions?{query}")
+    return guarded.ask(caller, "GET", f"/v1/permissions?{query}")
 
 
 @each_strategy
 def test_permissions_for_a_node_are_those_of_requests_for_it(guarded):
-    for who in guarded.people:
-        answer = permissions(guarded, who, node=guarded.node)
+    for caller in guarded.people:
+        answer = permissions(guarded, caller, node=guarded.node)
         path = f"/v1/nodes/{guarded.node}"
-        if who not in SEE:
-            assert answer.status_code in (403, 404), who
-            assert answer.status_code == guarded.ask(who, "GET", path).status_code, who
+        if caller not in SEE:
+            assert answer.status_code in (403, 404), caller
+            assert answer.status_code == guarded.ask(caller, "GET", path).status_code, caller
             continue
         permitted_rules = answer.json["rules"]
-        assert RULES[0] in permitted_rules, who
-        changed = guarded.ask(who, "PATCH", path, CHANGE).status_code == 200
-        assert changed == (RULES[1] in permitted_rules), who
-        assert changed or who not in OWN, who
-        assert not changed or not who.endswith("reader"), who
+        assert RULES[0] in permitted_rules, caller
+        changed = guarded.ask(caller, "PATCH", path, CHANGE).status_code == 200
+        assert changed == (RULES[1] in permitted_rules), caller
+        assert changed or caller not in OWN, caller
+        assert not changed or not caller.endswith("reader"), caller
 
 
 def test_without_a_node_they_are_those_for_what_the_project_owns(guarded):
-    for who in guarded.people - {"domain-admin", "nobody", "service-project"}:
-        permitted_rules = set(permissions(guarded, who).json["rules"])
+    for caller in guarded.people - {"domain-admin", "nobody", "service-project"}:
+        permitted_rules = set(permissions(guarded, caller).json["rules"])
         assert (RULES[2] in permitted_rules) == (
-            201 == guarded.ask(who, "POST", "/v1/nodes", {"driver": "fake-hardware"}).status_code
-        ), who
+            201 == guarded.ask(caller, "POST", "/v1/nodes", {"driver": "fake-hardware"}).status_code
+        ), caller
     assert set(RULES) <= set(permissions(guarded, next(iter(SYSTEM_ADMIN))).json["rules"])
 
 

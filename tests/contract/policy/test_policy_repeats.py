@@ -17,10 +17,10 @@ def test_a_forbidden_request_leaves_its_key_free(guarded):
     ]
     with guarded.api.runtime.reading() as session:
         assert 0 == session.scalar(select(func.count(Answered.id)))
-    first, again = (guarded.ask("owner-manager", *request, **KEY) for _ in range(2))
+    first_answer, second_answer = (guarded.ask("owner-manager", *request, **KEY) for _ in range(2))
     assert [(202, None), (202, "true")] == [
         (answer.status_code, answer.headers.get("Idempotency-Replayed"))
-        for answer in (first, again)
-    ], first.text
+        for answer in (first_answer, second_answer)
+    ], first_answer.text
     with guarded.api.runtime.reading() as session:
         assert [f"{OWNER}/ann"] == list(session.scalars(select(Answered.caller)))

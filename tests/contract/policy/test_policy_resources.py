@@ -59,23 +59,26 @@ def things(guarded):
             node_id=node, volume_type="iscsi", volume_id="v", boot_index=0, properties={"p": "here"}
         ),
         "allocation": lambda node: Allocation(
-            node_id=node, resource_class="c", owner=OWNER if node == own else None, state="active"
+            node_id=node,
+            resource_class="c",
+            owner=OWNER if node == own_id else None,
+            state="active",
         ),
         "runbook": lambda node: Runbook(
-            name=f"CUSTOM_{node}", owner=OWNER if node == own else None, steps=STEPS
+            name=f"CUSTOM_{node}", owner=OWNER if node == own_id else None, steps=STEPS
         ),
     }
-    found = {}
+    uuids = {}
     with guarded.api.runtime.transaction() as session:
-        own, foreign = (find(session, node).id for node in (guarded.node, guarded.foreign))
+        own_id, foreign_id = (find(session, node).id for node in (guarded.node, guarded.foreign))
         for number, (name, make) in enumerate(parts.items()):
-            for prefix, node in (("", own), ("foreign_", foreign)):
+            for prefix, node in (("", own_id), ("foreign_", foreign_id)):
                 row = make(node)
-                row.uuid = found[prefix + name] = uuid(10 * number + len(prefix))
+                row.uuid = uuids[prefix + name] = uuid(10 * number + len(prefix))
                 session.add(row)
         session.add(Quota(uuid=uuid(98), project=LESSEE, node_limit=1))
         session.add(Runbook(uuid=uuid(99), name="CUSTOM_ALL", public=True, steps=STEPS))
-    return found | {
+    return uuids | {
         "public_runbook": uuid(99),
         "quota": uuid(98),
         "node": guarded.node,
@@ -85,7 +88,7 @@ def things(guarded):
 
 ALLOCATION_READ = people("system-reader", "owner-reader") | {"system-service"}
 ALLOCATION_WORK = people("system-member", "owner-member")
-SERVICES = {who for who in PEOPLE if who.endswith("-service")} | {"service-project"}
+SERVICES = {caller for caller in PEOPLE if caller.endswith("-service")} | {"service-project"}
 RUNBOOK_READ = people("system-reader", "owner-reader") | SERVICES
 QUOTA_READ = people("system-reader", "lessee-reader") | {"system-service"}
 RUNBOOK_WORK = people("system-member", "owner-manager") | SERVICES
@@ -125,21 +128,21 @@ ON_THINGS = [
 
 
 @each_strategy
-@pytest.mark.parametrize(("request_", "allowed", "seen"), ON_THINGS)
-def test_permissions_on_resources(guarded, things, request_, allowed, seen):
-    for who in sorted(
-        guarded.people, key=lambda who: who in allowed
+@pytest.mark.parametrize(("request_", "allowed", "readers"), ON_THINGS)
+def test_permissions_on_resources(guarded, things, request_, allowed, readers):
+    for caller in sorted(
+        guarded.people, key=lambda caller: caller in allowed
     ):  # permitted callers come last
         method, path, *body = filled(list(request_), **things)
-        status = guarded.ask(who, method, path, *body).status_code
+        status = guarded.ask(caller, method, path, *body).status_code
 
-        if who in allowed:
-            assert status not in (401, 403), who
-            assert status != 404 or method == "DELETE", who
-        elif who in seen or who == "domain-admin":
-            assert 403 == status, who
+        if caller in allowed:
+            assert status not in (401, 403), caller
+            assert status != 404 or method == "DELETE", caller
+        elif caller in readers or caller == "domain-admin":
+            assert 403 == status, caller
         else:
-            assert 404 == status, who
+            assert 404 == status, caller
 
 
 #: Requests that create resources, or concern the whole system.
@@ -150,9 +153,9 @@ ELSEWHERE = [
     (("POST", "/v1/volume/targets",
       {"node_uuid": "{node}", "volume_type": "i", "volume_id": "x", "boot_index": 1}), MANAGE),
     (("POST", "/v1/allocations", {"resource_class": "large"}),
-     {who for who in PEOPLE if who.endswith(("-admin", "-manager", "-member"))} - {"domain-admin"}),
+     {caller for caller in PEOPLE if caller.endswith(("-admin", "-manager", "-member"))} - {"domain-admin"}),
     (("POST", "/v1/runbooks", {"name": "CUSTOM_NEW", "steps": STEPS}),
-     {who for who in PEOPLE if who.endswith(("-admin", "-manager"))} - {"domain-admin"} | SERVICES
+     {caller for caller in PEOPLE if caller.endswith(("-admin", "-manager"))} - {"domain-admin"} | SERVICES
      | {"system-member"}),
     (("GET", "/v1/operations"), set(PEOPLE) - {"nobody", "domain-admin"}),
     (("GET", "/v1/operations/current"), set(PEOPLE) - {"nobody", "domain-admin"}),
@@ -179,14 +182,16 @@ ELSEWHERE = [
 @each_strategy
 @pytest.mark.parametrize(("request_", "allowed"), ELSEWHERE)
 def test_permissions_without_a_resource(guarded, request_, allowed):
-    for who in guarded.people:
+    for caller in guarded.people:
         method, path, *body = filled(list(request_), node=guarded.node)
 
-        assert (who in allowed) == (guarded.ask(who, method, path, *body).status_code != 403), who
+        assert (caller in allowed) == (
+            guarded.ask(caller, method, path, *body).status_code != 403
+        ), caller
 
 
 @pytest.mark.parametrize(
-    ("who", "sees"),
+    ("caller", "sees"),
     [
         ("system-reader", {"", "foreign_", "public_"}),
         ("owner-reader", {"", "public_"}),
@@ -204,30 +209,32 @@ def test_permissions_without_a_resource(guarded, request_, allowed):
         ("runbooks", "runbook"),
     ],
 )
-def test_lists_have_the_resources_of_the_callers_project(guarded, things, who, sees, path, name):
-    if who == "lessee-reader" and name in ("allocation", "runbook"):
+def test_lists_have_the_resources_of_the_callers_project(guarded, things, caller, sees, path, name):
+    if caller == "lessee-reader" and name in ("allocation", "runbook"):
         sees = {"public_"}  # a lessee of a node does not own its owner's resources
     expected = {things[prefix + name] for prefix in sees if prefix + name in things}
 
-    listed = guarded.ask(who, "GET", f"/v1/{path}").json[path.rpartition("/")[2]]
-    assert expected == {each["uuid"] for each in listed}
+    listed = guarded.ask(caller, "GET", f"/v1/{path}").json[path.rpartition("/")[2]]
+    assert expected == {entry["uuid"] for entry in listed}
 
 
 @pytest.mark.parametrize(
-    ("who", "shown"),
+    ("caller", "sees_properties"),
     [("system-reader", True), ("owner-admin", True), ("owner-manager", False), ("lessee-admin", True)],
 )  # fmt: skip
-def test_properties_of_a_volume_are_for_admins(guarded, things, who, shown):
+def test_properties_of_a_volume_are_for_admins(guarded, things, caller, sees_properties):
     for path in ("/v1/volume/targets/{target}", "/v1/volume/targets?detail=true"):
-        assert shown == ('"here"' in guarded.ask(who, "GET", path.format(**things)).text)
+        assert sees_properties == (
+            '"here"' in guarded.ask(caller, "GET", path.format(**things)).text
+        )
 
 
 def test_a_project_owns_the_resources_that_it_creates(guarded):
-    def make(who, path, **fields):
+    def make(caller, path, **fields):
         fields = (
             {"resource_class": "c"} | fields if path == "allocations" else {"steps": STEPS} | fields
         )
-        return guarded.ask(who, "POST", f"/v1/{path}", fields)
+        return guarded.ask(caller, "POST", f"/v1/{path}", fields)
 
     assert OWNER == make("owner-member", "allocations").json["owner"]
     assert 403 == make("owner-member", "allocations", owner=OTHER).status_code
@@ -267,8 +274,8 @@ def test_system_scope_alone_gives_no_right_to_name_an_owner(
     assert f"baremetal:{any_owner}" in refused.text
     if path != "runbooks":  # one without an owner is no more than the caller's own
         assert 403 == ask("system-admin", "POST", f"/v1/{path}", body).status_code
-    own = ask("owner-reader", "POST", f"/v1/{path}", body)
-    assert (201, OWNER) == (own.status_code, own.json["owner"])
+    answer = ask("owner-reader", "POST", f"/v1/{path}", body)
+    assert (201, OWNER) == (answer.status_code, answer.json["owner"])
 
 
 def test_an_allocation_with_an_invisible_node_is_refused(guarded):
@@ -280,10 +287,10 @@ def test_an_allocation_with_an_invisible_node_is_refused(guarded):
 
 
 def test_a_runbook_is_run_by_permitted_callers_only(guarded, things):
-    def run(who, runbook):
+    def run(caller, runbook):
         body = {"target": "clean", "runbook": things[runbook]}
         path = f"/v1/nodes/{guarded.node}/states/provision"
-        return guarded.ask(who, "PUT", path, body).status_code
+        return guarded.ask(caller, "PUT", path, body).status_code
 
     assert 404 == run("lessee-manager", "runbook")
     assert 403 == run("owner-member", "runbook")
@@ -292,17 +299,17 @@ def test_a_runbook_is_run_by_permitted_callers_only(guarded, things):
 
 
 @pytest.mark.parametrize(
-    ("who", "sees"),
+    ("caller", "sees"),
     [
         ("system-reader", {"node", "foreign"}), ("system-service", {"node", "foreign"}),
         ("owner-reader", {"node"}), ("lessee-reader", {"node"}), ("other-admin", set()),
         ("nobody", 403), ("domain-admin", 403),
     ],
 )  # fmt: skip
-def test_events_are_those_of_the_callers_project_at_that_time(guarded, things, who, sees):
+def test_events_are_those_of_the_callers_project_at_that_time(guarded, things, caller, sees):
     guarded.api.set(guarded.node, maintenance=True)
     guarded.api.set(guarded.foreign, maintenance=True)
-    answer = guarded.ask(who, "GET", "/v1/events?type=node.maintenance")
+    answer = guarded.ask(caller, "GET", "/v1/events?type=node.maintenance")
     if isinstance(sees, int):
         assert sees == answer.status_code
         return
@@ -310,7 +317,7 @@ def test_events_are_those_of_the_callers_project_at_that_time(guarded, things, w
         event["node_uuid"] for event in answer.json["events"]
     }
     guarded.api.set(guarded.node, owner=OTHER, lessee=None)
-    again = guarded.ask(who, "GET", "/v1/events?type=node.maintenance").json["events"]
+    again = guarded.ask(caller, "GET", "/v1/events?type=node.maintenance").json["events"]
     assert answer.json["events"] == again, "a new owner does not learn the node's past"
 
 
@@ -325,13 +332,13 @@ def failed_step():
 @pytest.fixture
 def worked(guarded):
     """UUIDs of a node's operations, "failed" and "queued", of the owner's node and of `foreign`."""
-    found = {}
+    uuids = {}
     with guarded.api.runtime.transaction() as session:
-        for whose in ("node", "foreign"):
-            node = find(session, getattr(guarded, whose)).id
-            age = timedelta(hours=whose == "foreign")
+        for node_name in ("node", "foreign"):
+            node = find(session, getattr(guarded, node_name)).id
+            age = timedelta(hours=node_name == "foreign")
             columns = {"node_id": node, "created_at": NOON - age}
-            error = {"code": "timeout", "step": "power.reboot", "message": whose}
+            error = {"code": "timeout", "step": "power.reboot", "message": node_name}
             rows = {
                 "failed": Operation(kind="clean", state="failed", error=error, **columns),
                 "held": Operation(kind="power", state="held", **columns),
@@ -340,31 +347,33 @@ def worked(guarded):
                 ),
             }
             for name, row in rows.items():
-                row.uuid = found[name, whose] = str(uuid4())
+                row.uuid = uuids[name, node_name] = str(uuid4())
                 session.add(row)
                 session.flush()
                 step = failed_step()
                 step.operation_id = row.id
                 session.add(step)
-    return found
+    return uuids
 
 
 @each_strategy
 @pytest.mark.parametrize(
-    ("who", "whose"),
+    ("caller", "node_names"),
     [
         ("system-reader", {"node", "foreign"}), ("owner-reader", {"node"}),
         ("lessee-admin", set()), ("other-admin", set()),
     ],
 )  # fmt: skip
-def test_summaries_concern_the_operations_of_the_callers_project(guarded, worked, who, whose):
+def test_summaries_concern_the_operations_of_the_callers_project(
+    guarded, worked, caller, node_names
+):
     def get(path):
-        answer = guarded.ask(who, "GET", f"/v1/{path}")
+        answer = guarded.ask(caller, "GET", f"/v1/{path}")
         assert 200 == answer.status_code, answer.text
         return answer.json
 
     def of(state):
-        return {worked[state, each] for each in whose}
+        return {worked[state, name] for name in node_names}
 
     created = {
         operation["uuid"]: operation["created_at"] for operation in get("operations")["operations"]
@@ -372,21 +381,21 @@ def test_summaries_concern_the_operations_of_the_callers_project(guarded, worked
     assert of("failed") | of("held") | of("queued") == created.keys()
     current = get("operations/current")
     assert of("held") == {step["uuid"] for step in current["steps"]}
-    assert len(whose) == current["counts"]["held"] == current["counts"]["admission"]
+    assert len(node_names) == current["counts"]["held"] == current["counts"]["admission"]
     queues = get("operations/queues")["queues"]
-    assert bool(whose) == len(queues), "queues without the caller's operations are not shown"
+    assert bool(node_names) == len(queues), "queues without the caller's operations are not shown"
     assert of("queued") == {
         operation["uuid"] for queue in queues for operation in queue["operations"]
     }
     for queue in queues:
         assert 2 == queue["queued"], "lengths are those of all projects"
-        assert queue["oldest_at"] == min(created[each] for each in of("queued"))
-    assert 3 * len(whose) == sum(step["runs"] for step in get("operations/steps")["steps"])
+        assert queue["oldest_at"] == min(created[operation_uuid] for operation_uuid in of("queued"))
+    assert 3 * len(node_names) == sum(step["runs"] for step in get("operations/steps")["steps"])
     failures = get("operations/failures")
-    assert len(whose) == failures["nodes"]
-    assert {group["example"]["message"] for group in failures["groups"]} <= whose
+    assert len(node_names) == failures["nodes"]
+    assert {group["example"]["message"] for group in failures["groups"]} <= node_names
     nodes = get("nodes?failure_code=timeout")["nodes"]
-    assert {getattr(guarded, each) for each in whose} == {node["uuid"] for node in nodes}
+    assert {getattr(guarded, name) for name in node_names} == {node["uuid"] for node in nodes}
 
 
 # rollouts
@@ -407,24 +416,24 @@ def of_owner(guarded):
     return answer.json["uuid"]
 
 
-def included(guarded, who, body=ROLLOUT):
+def included(guarded, caller, body=ROLLOUT):
     """Nodes that take part, and those that do not, of a caller's dry run."""
-    answer = guarded.ask(who, "POST", "/v1/rollouts", {**body, "dry_run": True})
+    answer = guarded.ask(caller, "POST", "/v1/rollouts", {**body, "dry_run": True})
     assert 200 == answer.status_code, answer.text
     return tuple(
-        {each["node_uuid"] for each in answer.json[name]} for name in ("nodes", "excluded_nodes")
+        {node["node_uuid"] for node in answer.json[name]} for name in ("nodes", "excluded_nodes")
     )
 
 
 def test_a_rollout_has_the_nodes_on_which_the_caller_may_act(guarded, of_owner):
-    own, both = {guarded.node}, {guarded.node, guarded.foreign}
+    own_nodes, both = {guarded.node}, {guarded.node, guarded.foreign}
     assert (both, set()) == included(guarded, "system-member")
-    assert (own, set()) == included(guarded, "owner-manager")
-    assert (own, set()) == included(guarded, "lessee-manager")
-    assert (set(), own) == included(guarded, "lessee-member"), "it may see the node only"
+    assert (own_nodes, set()) == included(guarded, "owner-manager")
+    assert (own_nodes, set()) == included(guarded, "lessee-manager")
+    assert (set(), own_nodes) == included(guarded, "lessee-member"), "it may see the node only"
     assert (set(), set()) == included(guarded, "other-admin")
     power = {"target": "power on", "nodes": {}}
-    assert (own, set()) == included(guarded, "lessee-member", power)
+    assert (own_nodes, set()) == included(guarded, "lessee-member", power)
     refused = guarded.ask("lessee-member", "POST", "/v1/rollouts", ROLLOUT)
     assert 400 == refused.status_code, "no node is left"
 
@@ -442,9 +451,9 @@ def test_a_rollout_uses_runbooks_that_the_caller_may_use(guarded, things, of_own
     """A runbook that the caller may use is compared with the nodes, which lack its trait."""
     body = {"target": "clean", "nodes": {}, "runbook": things["foreign_runbook"]}
     assert 404 == guarded.ask("owner-manager", "POST", "/v1/rollouts", body).status_code
-    own = {**body, "runbook": things["runbook"]}
-    for who, fields in (("system-member", body), ("owner-manager", own)):
-        answer = guarded.ask(who, "POST", "/v1/rollouts", fields)
+    own_body = {**body, "runbook": things["runbook"]}
+    for caller, fields in (("system-member", body), ("owner-manager", own_body)):
+        answer = guarded.ask(caller, "POST", "/v1/rollouts", fields)
         assert 400 == answer.status_code
         assert "fits nodes with one of the traits CUSTOM_" in answer.text
 
@@ -454,21 +463,21 @@ def test_callers_of_rollouts(guarded, of_owner):
     path = f"/v1/rollouts/{of_owner}"
     readers = people("system-reader", "owner-reader", "svc")
     workers = people("system-member", "owner-member", "svc")
-    for who in guarded.people - {"nobody", "domain-admin"}:
+    for caller in guarded.people - {"nobody", "domain-admin"}:
         for below in ("", "/nodes"):
-            shown = guarded.ask(who, "GET", path + below).status_code
-            assert shown in (200, 403, 404), (who, below)
-            assert (shown == 200) == (who in readers), (who, shown)
+            status = guarded.ask(caller, "GET", path + below).status_code
+            assert status in (200, 403, 404), (caller, below)
+            assert (status == 200) == (caller in readers), (caller, status)
         for target in ("pause", "resume"):
-            changed = guarded.ask(who, "PUT", f"{path}/states", {"target": target}).status_code
-            assert (changed == 200) == (who in workers), (who, changed)
-            assert changed in (200, 403, 404), (who, changed)
-        listed = guarded.ask(who, "GET", "/v1/rollouts")
-        found = [rollout["uuid"] for rollout in listed.json.get("rollouts", ())]
-        assert ([of_owner] if who in readers else []) == found, who
-        deleted = guarded.ask(who, "DELETE", path).status_code
-        assert (deleted == 409) == (who in workers), (who, deleted)  # it has not ended
-        assert deleted in (409, 403, 404), (who, deleted)
+            changed = guarded.ask(caller, "PUT", f"{path}/states", {"target": target}).status_code
+            assert (changed == 200) == (caller in workers), (caller, changed)
+            assert changed in (200, 403, 404), (caller, changed)
+        listed = guarded.ask(caller, "GET", "/v1/rollouts")
+        uuids = [rollout["uuid"] for rollout in listed.json.get("rollouts", ())]
+        assert ([of_owner] if caller in readers else []) == uuids, caller
+        deleted = guarded.ask(caller, "DELETE", path).status_code
+        assert (deleted == 409) == (caller in workers), (caller, deleted)  # it has not ended
+        assert deleted in (409, 403, 404), (caller, deleted)
 
 
 def test_a_project_sees_only_its_nodes_in_a_rollout_and_no_hidden_errors(guarded, of_owner):
@@ -480,9 +489,9 @@ def test_a_project_sees_only_its_nodes_in_a_rollout_and_no_hidden_errors(guarded
 
 
 def test_a_lessee_sees_no_errors_of_nodes(guarded, of_owner):
-    made = guarded.ask("lessee-manager", "POST", "/v1/rollouts", ROLLOUT).json["uuid"]
+    rollout_uuid = guarded.ask("lessee-manager", "POST", "/v1/rollouts", ROLLOUT).json["uuid"]
     with guarded.api.runtime.transaction() as session:
         session.query(RolloutNode).update({"error": "It broke.", "code": "timeout"})
-    for who, expected in (("lessee-manager", None), ("system-reader", "It broke.")):
-        (node,) = guarded.ask(who, "GET", f"/v1/rollouts/{made}/nodes").json["nodes"]
+    for caller, expected in (("lessee-manager", None), ("system-reader", "It broke.")):
+        (node,) = guarded.ask(caller, "GET", f"/v1/rollouts/{rollout_uuid}/nodes").json["nodes"]
         assert (expected, "timeout") == (node["error"], node["code"])

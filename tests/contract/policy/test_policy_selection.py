@@ -20,27 +20,27 @@ def leased(guarded):
     return guarded
 
 
-def selected(guarded, who, where):
-    answer = guarded.ask(who, "GET", f"/v1/nodes?fields=uuid&where={quote(where)}")
+def selected(guarded, caller, condition):
+    answer = guarded.ask(caller, "GET", f"/v1/nodes?fields=uuid&where={quote(condition)}")
     assert 200 == answer.status_code, answer.text
     return [node["uuid"] for node in answer.json["nodes"]]
 
 
-@pytest.mark.parametrize("who", ["owner-reader", "system-reader"])
-def test_who_sees_a_field_selects_by_it(leased, who):
-    for where in TRUE:
-        assert [leased.node] == selected(leased, who, where), where
-        assert leased.node not in selected(leased, who, f"not ({where})"), where
-    for where in FALSE:
-        assert [] == selected(leased, who, where), where
+@pytest.mark.parametrize("caller", ["owner-reader", "system-reader"])
+def test_who_sees_a_field_selects_by_it(leased, caller):
+    for condition in TRUE:
+        assert [leased.node] == selected(leased, caller, condition), condition
+        assert leased.node not in selected(leased, caller, f"not ({condition})"), condition
+    for condition in FALSE:
+        assert [] == selected(leased, caller, condition), condition
 
 
 def test_a_lessee_learns_nothing_of_hidden_fields(leased):
-    for where in (*TRUE, *FALSE):
-        assert [] == selected(leased, "lessee-admin", where), where
-        assert [leased.node] == selected(leased, "lessee-admin", f"not ({where})"), where
-        both = f"driver=fake-hardware and not not ({where})"
-        assert [] == selected(leased, "lessee-admin", both), where
+    for condition in (*TRUE, *FALSE):
+        assert [] == selected(leased, "lessee-admin", condition), condition
+        assert [leased.node] == selected(leased, "lessee-admin", f"not ({condition})"), condition
+        both = f"driver=fake-hardware and not not ({condition})"
+        assert [] == selected(leased, "lessee-admin", both), condition
     counts = leased.ask("lessee-admin", "GET", "/v1/provision_states?where=last_error~broke")
     assert 0 == counts.json["nodes"]
 

@@ -74,10 +74,10 @@ def polled(url, seconds=5.0):
 
 def swept(url, seconds=5.0):
     """Read a power state as the power sync does."""
-    found = sweep_of(node(url, seconds))
-    if isinstance(found, HardwareError):
-        raise found
-    return found
+    state = sweep_of(node(url, seconds))
+    if isinstance(state, HardwareError):
+        raise state
+    return state
 
 
 def power_of(url, seconds=5.0):
@@ -113,8 +113,8 @@ def paths(document, at=()):
     yield at
     if isinstance(document, dict | list):
         pairs = document.items() if isinstance(document, dict) else enumerate(document)
-        for name, each in pairs:
-            yield from paths(each, (*at, name))
+        for name, member in pairs:
+            yield from paths(member, (*at, name))
 
 
 @pytest.fixture(scope="module")

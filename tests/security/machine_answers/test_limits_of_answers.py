@@ -58,23 +58,23 @@ def test_a_compressed_answer_is_not_unpacked(name, words):
     ) as server:  # modules that are imported at the first use need memory, too
         with suppress(HardwareError):
             read(server.url)
-        assert all(sent["Accept-Encoding"] == "identity" for _, sent in server.asked)
-    before = peak_memory()
+        assert all(headers["Accept-Encoding"] == "identity" for _, headers in server.asked)
+    earlier_peak = peak_memory()
     bomb = recording(with_body(BOMB, Content_Encoding="gzip", Content_Type=JSON))
     with bomb as server, pytest.raises(Unexpected, match=words):
         read(server.url)
-    assert peak_memory() - before < 40
+    assert peak_memory() - earlier_peak < 40
 
 
 @each_reader
 def test_an_answer_without_end_is_read_up_to_a_limit(read):
     with recording(with_body(b"{}", Content_Type=JSON)) as server, pytest.raises(HardwareError):
         read(server.url)
-    before = peak_memory()
+    earlier_peak = peak_memory()
     endless = raw_server(flood(HEAD, b" " * 65536))
     with endless as url, pytest.raises(HardwareError, match=r"more than (4|16) MiB"):
         read(url)
-    assert peak_memory() - before < 60
+    assert peak_memory() - earlier_peak < 60
 
 
 @each_reader
@@ -126,9 +126,9 @@ def test_a_link_of_a_bmc_to_another_server_is_not_followed(name, link):
             if name == "sweep":
                 assert "power on" == sweep_of(it, secure_boot=True)
                 without = {**it.driver_info, "redfish_system_id": None}
-                found = sweep_of(target("redfish", driver_info=without, options=options()))
-                assert isinstance(found, Unexpected), found
-                assert "sent a link" in str(found)
+                outcome = sweep_of(target("redfish", driver_info=without, options=options()))
+                assert isinstance(outcome, Unexpected), outcome
+                assert "sent a link" in str(outcome)
             else:
                 for read in (
                     it.driver.management.get_boot_mode,
@@ -276,11 +276,11 @@ def test_a_zip_archive_of_a_bmc_is_not_unpacked(name):
 def test_kept_logs_of_agents_have_a_largest_size(agent, tmp_path):
     archive = bytes(400 << 10)
     agent.answers["log.collect_system_logs"] = {"system_logs": base64.b64encode(archive).decode()}
-    chosen = {"agent": {**OPTIONS["agent"], "deploy_logs_local_path": str(tmp_path),
+    changes = {"agent": {**OPTIONS["agent"], "deploy_logs_local_path": str(tmp_path),
                         "deploy_logs_max_size": 1}}  # fmt: skip
-    it = target(interfaces={"deploy": "direct"}, options={**OPTIONS, **chosen}, agent=agent.seen())
-    kept = [logs.keep(it).result["logs"] for _ in range(5)]
-    assert kept[-2:] == sorted(str(path) for path in tmp_path.iterdir())
+    it = target(interfaces={"deploy": "direct"}, options={**OPTIONS, **changes}, agent=agent.seen())
+    kept_paths = [logs.keep(it).result["logs"] for _ in range(5)]
+    assert kept_paths[-2:] == sorted(str(path) for path in tmp_path.iterdir())
 
 
 def listing(steps, version):
@@ -307,15 +307,15 @@ def test_an_agent_lists_a_limited_number_of_steps(steps, version):
     assert "agent_steps" not in it.reports
 
 
-@pytest.mark.parametrize(("size", "kept"), [(60_000, True), (70_000, False)])
-def test_long_results_of_an_agent_are_not_recorded(size, kept):
+@pytest.mark.parametrize(("size", "is_kept"), [(60_000, True), (70_000, False)])
+def test_long_results_of_an_agent_are_not_recorded(size, is_kept):
     """An answer about an operation has the results of all its steps."""
     step_ = {"interface": "deploy", "step": "erase_devices", "priority": 10}
     result = {"clean_result": "x" * size, "clean_step": step_}
     document = {**COMMAND, "command_result": result}
     with recording(with_body(json.dumps(document).encode(), Content_Type=JSON)) as server:
         outcome = in_band.execute(node(server.url), Flow.CLEAN, step_)
-    assert ("x" * size if kept else f"{size + 2} bytes, not kept") == outcome.result["result"]
+    assert ("x" * size if is_kept else f"{size + 2} bytes, not kept") == outcome.result["result"]
 
 
 @pytest.mark.parametrize("text", [r"\ud800", "NaN", "1e999"])

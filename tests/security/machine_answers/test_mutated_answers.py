@@ -39,22 +39,22 @@ RAW = st.sampled_from([
 @st.composite
 def mutated(draw, documents=DOCUMENTS):
     """A document of the protocol in which some members are gone or have become something else."""
-    found = {"document": deepcopy(draw(st.sampled_from(documents)))}
+    tree = {"document": deepcopy(draw(st.sampled_from(documents)))}
     for _ in range(draw(st.integers(1, 3))):
-        *way, last = draw(st.sampled_from(list(paths(found))[1:]))
-        holder = found
+        *way, key = draw(st.sampled_from(list(paths(tree))[1:]))
+        holder = tree
         for name in way:
             holder = holder[name]
         if draw(st.booleans()):
-            holder[last] = deepcopy(draw(JUNK))
-        elif isinstance(holder, dict) and last != "document":
-            del holder[last]
-    return json.dumps(found["document"]).encode()
+            holder[key] = deepcopy(draw(JUNK))
+        elif isinstance(holder, dict) and key != "document":
+            del holder[key]
+    return json.dumps(tree["document"]).encode()
 
 
 def step(it, **progress):
-    given = {"interface": "deploy", "step": "erase_devices", "priority": 10}
-    return in_band.execute(_with(it, progress), Flow.CLEAN, given)
+    clean_step = {"interface": "deploy", "step": "erase_devices", "priority": 10}
+    return in_band.execute(_with(it, progress), Flow.CLEAN, clean_step)
 
 
 def _with(it, progress):
@@ -109,8 +109,8 @@ def test_whatever_an_agent_answers_a_step_has_an_outcome_or_a_typed_error(
     it = node(hostile.url)
     it.options["agent"]["deploy_logs_local_path"] = str(tmp_path_factory.getbasetemp() / "logs")
     with suppress(HardwareError):
-        found = order(it)
-        assert isinstance(found, Done | Wait | Failed | bool | dict | None)
+        outcome = order(it)
+        assert isinstance(outcome, Done | Wait | Failed | bool | dict | None)
 
 
 @settings(max_examples=80, suppress_health_check=list(HealthCheck))
@@ -127,11 +127,11 @@ def test_a_thousand_hostile_answers_leave_memory_and_threads_as_they_were(hostil
     bodies = [b"[" * 200_000, b"[" + b"{}," * 60_000 + b"{}]", b"x" * (3 << 20), BOMB[: 2 << 20]]
     for number in range(40):
         _ask(hostile, bodies[number % len(bodies)])
-    before = peak_memory()
+    earlier_peak = peak_memory()
     with no_thread_left():
         for number in range(200):
             _ask(hostile, bodies[number % len(bodies)])
-    assert peak_memory() - before < 40
+    assert peak_memory() - earlier_peak < 40
 
 
 def _ask(hostile, body):

@@ -30,10 +30,10 @@ def issuer():
 
 @pytest.fixture
 def users(api):
-    made = Directory(api.runtime.transaction)
-    made.group("operators")
-    made.grant("reader", None, group="operators")
-    return made
+    directory = Directory(api.runtime.transaction)
+    directory.group("operators")
+    directory.grant("reader", None, group="operators")
+    return directory
 
 
 @pytest.fixture
@@ -70,18 +70,18 @@ def client_of(runtime):
 
 def begin(browser, path="/v1/login/oidc", verify=True):
     """Go to the provider, and return the path by which it sends the browser back."""
-    sent = browser("GET", path)
-    assert 302 == sent.status_code, sent.text
+    redirect = browser("GET", path)
+    assert 302 == redirect.status_code, redirect.text
     returned = requests.get(
-        sent.headers["Location"], allow_redirects=False, timeout=60, verify=verify
+        redirect.headers["Location"], allow_redirects=False, timeout=60, verify=verify
     )
     back = urlsplit(returned.headers["Location"])
     assert "/v1/login/oidc/callback" == back.path
     return f"{back.path}?{back.query}"
 
 
-def sign_in(browser, **more):
-    return browser("GET", begin(browser, **more))
+def sign_in(browser, **options):
+    return browser("GET", begin(browser, **options))
 
 
 def said(answer):
@@ -96,8 +96,8 @@ def records(browser):
     services_of(browser.client.application).refused_requests.flush()
     with browser.runtime.reading() as session:
         of_browser = AuditRecord.user_agent == browser.client.environ_base["HTTP_USER_AGENT"]
-        found = session.scalars(select(AuditRecord).where(of_browser).order_by(AuditRecord.id))
-        return [(each.action, each.outcome, each.user_name, each.status) for each in found]
+        rows = session.scalars(select(AuditRecord).where(of_browser).order_by(AuditRecord.id))
+        return [(row.action, row.outcome, row.user_name, row.status) for row in rows]
 
 
 def change(document, **values):
@@ -105,26 +105,26 @@ def change(document, **values):
 
 
 def claims(**values):
-    return {"claims": lambda made: change(made, **values)}
+    return {"claims": lambda payload: change(payload, **values)}
 
 
 NOW = int(time.time())
 #: Fault of a token -> the provider's twist, and a word of the error.
 HOSTILE_TOKENS = {
     "wrong nonce": (claims(nonce="another"), "nonce"),
-    "no nonce": ({"claims": lambda made: {name: made[name] for name in made if name != "nonce"}}, "nonce"),
-    "alg none": ({"sign": lambda header, made, _key: openid.unsigned(header, made)}, "signature"),
+    "no nonce": ({"claims": lambda payload: {name: payload[name] for name in payload if name != "nonce"}}, "nonce"),
+    "alg none": ({"sign": lambda header, payload, _key: openid.unsigned(header, payload)}, "signature"),
     "signed with the client's secret": (
-        {"sign": lambda header, made, _key: jwt.encode(
-            change(header, alg="HS256"), made, OctKey.import_key(openid.SECRET * 2), ["HS256"])},
+        {"sign": lambda header, payload, _key: jwt.encode(
+            change(header, alg="HS256"), payload, OctKey.import_key(openid.SECRET * 2), ["HS256"])},
         "signature"),
     "signed with the public key": (
-        {"sign": lambda _header, made, key: openid.signed_with(key.as_pem(private=False), made)}, "signature"),
-    "foreign key": ({"sign": lambda header, made, _key: jwt.encode(header, made, openid.FOREIGN)}, "signature"),
+        {"sign": lambda _header, payload, key: openid.signed_with(key.as_pem(private=False), payload)}, "signature"),
+    "foreign key": ({"sign": lambda header, payload, _key: jwt.encode(header, payload, openid.FOREIGN)}, "signature"),
     "foreign key in the header": (
-        {"sign": lambda header, made, _key: jwt.encode(
-            change(header, jwk=openid.FOREIGN.as_dict(private=False)), made, openid.FOREIGN)}, "signature"),
-    "unknown key": ({"sign": lambda header, made, key: jwt.encode(change(header, kid="?"), made, key)}, "key"),
+        {"sign": lambda header, payload, _key: jwt.encode(
+            change(header, jwk=openid.FOREIGN.as_dict(private=False)), payload, openid.FOREIGN)}, "signature"),
+    "unknown key": ({"sign": lambda header, payload, key: jwt.encode(change(header, kid="?"), payload, key)}, "key"),
     "wrong audience": (claims(aud="another"), "aud"),
     "no audience": (claims(aud=None), "aud"),
     "several audiences, for another one": (claims(aud=[openid.CLIENT, "x"], azp="x"), "azp"),

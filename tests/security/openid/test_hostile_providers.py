@@ -71,8 +71,8 @@ def test_a_hostile_answer_ends_in_a_503_and_soon(service, users, issuer, part, f
         path = begin(browser)
     issuer.twist[part] = HOSTILE_ANSWERS[fault_]
     if fault_ == "slow":
-        known = services_of(browser.client.application).authenticate.provider
-        known._oidc = replace(known._oidc, timeout=0.3)
+        provider = services_of(browser.client.application).authenticate.provider
+        provider._oidc = replace(provider._oidc, timeout=0.3)
     answer = browser("GET", path)
     if part == "tokens" and fault_ == "many keys":
         assert 401 == answer.status_code, "an object without ID token"
@@ -131,16 +131,16 @@ def test_a_silent_provider_holds_no_request_slot(service, users, issuer):
         threading.Thread(target=lambda: application.test_client().get("/v1/login/oidc"))
         for _ in range(6)
     ]
-    for each in waiting:
-        each.start()
+    for thread in waiting:
+        thread.start()
     try:
         until(lambda: issuer.requests)
         assert 200 == browser("GET", CONDUCTORS, **{"X-Auth-Token": text}).status_code
         assert not answered.is_set()
     finally:
         answered.set()
-        for each in waiting:
-            each.join()
+        for thread in waiting:
+            thread.join()
     assert 1 == len(issuer.requests), "one request for all"
 
 

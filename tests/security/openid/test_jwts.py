@@ -35,9 +35,9 @@ def test_a_jwt_with_the_audience_is_accepted_from_known_people(service, users, i
     browser.client.delete_cookie("ingot_session")
 
     assert 200 == bearer(browser, text).status_code
-    asked = len(issuer.requests)
+    request_count = len(issuer.requests)
     assert [200] * 5 == [bearer(browser, text).status_code for _ in range(5)]
-    assert asked == len(issuer.requests), "document and keys are kept"
+    assert request_count == len(issuer.requests), "document and keys are kept"
     without = issuer.token(aud=openid.AUDIENCE, groups=[])
     assert 403 == bearer(browser, without).status_code, "its groups count, not those of the login"
     assert 200 == bearer(browser, text).status_code

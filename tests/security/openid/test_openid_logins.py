@@ -54,8 +54,8 @@ def test_groups_that_no_pair_names_are_kept_and_give_what_an_operator_gave(
     users.grant("admin", None, group="admins")
     issuer.person["groups"] = []
     assert 302 == sign_in(browser).status_code
-    made = browser("POST", "/v1/nodes", {"driver": "fake-hardware"}, Origin="http://localhost")
-    assert 201 == made.status_code
+    answer = browser("POST", "/v1/nodes", {"driver": "fake-hardware"}, Origin="http://localhost")
+    assert 201 == answer.status_code
     users.remove("group", "admins")
     assert 403 == browser("GET", CONDUCTORS).status_code, "and not by operators any more"
 
@@ -101,18 +101,18 @@ def test_a_person_with_several_projects_chooses_one_before_or_after_the_login(
     for name in ("blue", "réd & co"):
         users.project(name, f"{name[0]}-id")
         users.grant("admin", name, group="operators")
-    own, new = {"Origin": "http://localhost"}, {"driver": "fake-hardware"}
+    origin, new = {"Origin": "http://localhost"}, {"driver": "fake-hardware"}
     assert 302 == sign_in(browser).status_code
-    shown = browser("GET", "/v1/login").json
+    login = browser("GET", "/v1/login").json
     assert ("jane", None, ["blue", "réd & co"]) == (
-        shown["user"], shown["scope"], shown["scopes"],
+        login["user"], login["scope"], login["scopes"],
     )  # fmt: skip
-    assert 403 == browser("POST", "/v1/nodes", new, **own).status_code
-    chosen = browser("POST", "/v1/login/scope", {"scope": "blue"}, **own)
-    assert (200, "blue") == (chosen.status_code, chosen.json["scope"])
-    assert "b-id" == browser("POST", "/v1/nodes", new, **own).json["owner"]
+    assert 403 == browser("POST", "/v1/nodes", new, **origin).status_code
+    answer = browser("POST", "/v1/login/scope", {"scope": "blue"}, **origin)
+    assert (200, "blue") == (answer.status_code, answer.json["scope"])
+    assert "b-id" == browser("POST", "/v1/nodes", new, **origin).json["owner"]
     assert 302 == sign_in(browser, path="/v1/login/oidc?scope=réd %26 co").status_code
-    assert "r-id" == browser("POST", "/v1/nodes", new, **own).json["owner"]
+    assert "r-id" == browser("POST", "/v1/nodes", new, **origin).json["owner"]
 
 
 def test_a_code_counts_only_in_the_browser_that_began_the_login(service, users, issuer):
@@ -133,15 +133,15 @@ def test_a_code_counts_only_in_the_browser_that_began_the_login(service, users, 
     assert 401 == victim("GET", back).status_code, "a code is used once"
     for twist, word in (({"error": "access_denied"}, "access_denied"), ({"iss": "https://x"}, "iss"),
                         ({"code": ""}, "code")):  # fmt: skip
-        issuer.twist["return"] = lambda sent, twist=twist: change(sent, **twist)
+        issuer.twist["return"] = lambda parameters, twist=twist: change(parameters, **twist)
         refused = sign_in(victim)
         assert (401, True) == (refused.status_code, word in said(refused))
 
 
 def test_the_request_to_the_provider_discloses_no_secret(service, users, issuer):
     browser = service()
-    sent = browser("GET", "/v1/login/oidc")
-    query = {name: each[0] for name, each in parse_qs(urlsplit(sent.headers["Location"]).query).items()}  # fmt: skip
+    redirect = browser("GET", "/v1/login/oidc")
+    query = {name: values[0] for name, values in parse_qs(urlsplit(redirect.headers["Location"]).query).items()}  # fmt: skip
     assert {"client_id", "code_challenge", "code_challenge_method", "nonce", "redirect_uri",
             "response_type", "scope", "state"} == query.keys()  # fmt: skip
     assert ("code", "S256", "openid profile") == (
@@ -177,10 +177,10 @@ def test_the_cookies_of_a_login_belong_to_the_path_of_the_endpoint(service, user
     runtime = service().runtime
     api = replace(runtime.settings.api, public_endpoint="http://localhost/bm")
     browser = client_of(replace(runtime, settings=replace(runtime.settings, api=api)))
-    sent = browser("GET", "/v1/login/oidc")
-    assert "Path=/bm/v1/login/oidc" in sent.headers["Set-Cookie"]
+    redirect = browser("GET", "/v1/login/oidc")
+    assert "Path=/bm/v1/login/oidc" in redirect.headers["Set-Cookie"]
     attempt = browser.client.get_cookie("ingot_oidc", path="/bm/v1/login/oidc")
-    returned = requests.get(sent.headers["Location"], allow_redirects=False, timeout=60)
+    returned = requests.get(redirect.headers["Location"], allow_redirects=False, timeout=60)
     back = urlsplit(returned.headers["Location"])
     assert "/bm/v1/login/oidc/callback" == back.path
     path = f"{back.path.removeprefix('/bm')}?{back.query}"
