@@ -21,7 +21,7 @@ from app.models import Conductor
 from app.rows.keyset_pages import fetch
 from app.runtime import runtime_of
 
-conductors = Routes("conductors", "Workers that own shares of the nodes")
+conductors = Routes("conductors", "Workers that own shares of the nodes", since=49)
 
 SHORT = ("hostname", "conductor_group", "alive")
 FULL = ("created_at", "updated_at", "hostname", "conductor_group", "drivers", "alive")
@@ -68,7 +68,6 @@ def _views(
 @conductors.declare(
     "GET",
     "/conductors",
-    since=49,
     query="conductors",
     rule="baremetal:conductor:get",
     returns=listed("conductors", CONDUCTOR, CHOOSABLE, SORTABLE),
@@ -91,7 +90,6 @@ def list_conductors(context: RequestContext, query: Query) -> Response:
 @conductors.declare(
     "GET",
     "/conductors/<hostname>",
-    since=49,
     query="conductors",
     rule="baremetal:conductor:get",
     returns=Returns({200: CONDUCTOR}, fields=(*CHOOSABLE, "links")),
@@ -111,11 +109,7 @@ def show_conductor(context: RequestContext, query: Query, hostname: str) -> Resp
 
 
 @conductors.declare(
-    "PUT",
-    "/conductors/<hostname>/drain",
-    since=49,
-    rule="baremetal:conductor:drain",
-    returns=ACCEPTED,
+    "PUT", "/conductors/<hostname>/drain", rule="baremetal:conductor:drain", returns=ACCEPTED
 )
 @conductors.arguments(DrainReason, required=False)
 def drain_conductor(context: RequestContext, fields: Query, hostname: str) -> Response:
@@ -128,11 +122,7 @@ def drain_conductor(context: RequestContext, fields: Query, hostname: str) -> Re
 
 
 @conductors.declare(
-    "DELETE",
-    "/conductors/<hostname>/drain",
-    since=49,
-    rule="baremetal:conductor:drain",
-    returns=ACCEPTED,
+    "DELETE", "/conductors/<hostname>/drain", rule="baremetal:conductor:drain", returns=ACCEPTED
 )
 def undrain_conductor(context: RequestContext, hostname: str) -> Response:
     """Give new work to a drained conductor again"""

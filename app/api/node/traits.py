@@ -16,9 +16,8 @@ from app.api.values.value_types import not_a_trait
 from app.errors import Invalid
 from app.inventory import traits as service
 
-traits = Routes("traits", "Traits of nodes, for scheduling")
+traits = Routes("traits", "Traits of nodes, for scheduling", since=37)
 
-SINCE = 37
 
 TRAITS = exactly({"traits": array(TEXT)})
 
@@ -35,12 +34,7 @@ def checked(context: RequestContext, trait: str) -> None:
 
 
 @traits.declare(
-    "GET",
-    "/nodes/<ident>/traits",
-    since=SINCE,
-    gone=406,
-    rule="baremetal:node:traits:list",
-    returns=TRAITS,
+    "GET", "/nodes/<ident>/traits", gone=406, rule="baremetal:node:traits:list", returns=TRAITS
 )
 def list_traits(context: RequestContext, ident: str) -> Response:
     """List the traits of a node"""
@@ -50,12 +44,7 @@ def list_traits(context: RequestContext, ident: str) -> Response:
 
 
 @traits.declare(
-    "PUT",
-    "/nodes/<ident>/traits",
-    since=SINCE,
-    gone=405,
-    rule="baremetal:node:traits:set",
-    returns=NO_CONTENT,
+    "PUT", "/nodes/<ident>/traits", gone=405, rule="baremetal:node:traits:set", returns=NO_CONTENT
 )
 @traits.arguments(Traits)
 def set_traits(context: RequestContext, fields: Query, ident: str) -> Response:
@@ -70,7 +59,6 @@ def set_traits(context: RequestContext, fields: Query, ident: str) -> Response:
 @traits.declare(
     "PUT",
     "/nodes/<ident>/traits/<trait>",
-    since=SINCE,
     gone=405,
     rule="baremetal:node:traits:set",
     returns=ADDED,
@@ -87,11 +75,7 @@ def add_trait(context: RequestContext, ident: str, trait: str) -> Response:
 
 
 @traits.declare(
-    "DELETE",
-    "/nodes/<ident>/traits",
-    since=SINCE,
-    rule="baremetal:node:traits:delete",
-    returns=NO_CONTENT,
+    "DELETE", "/nodes/<ident>/traits", rule="baremetal:node:traits:delete", returns=NO_CONTENT
 )
 def remove_traits(context: RequestContext, ident: str) -> Response:
     """Remove all traits of a node"""
@@ -105,7 +89,6 @@ def remove_traits(context: RequestContext, ident: str) -> Response:
 @traits.declare(
     "DELETE",
     "/nodes/<ident>/traits/<trait>",
-    since=SINCE,
     rule="baremetal:node:traits:delete",
     returns=NO_CONTENT,
 )

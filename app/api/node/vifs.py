@@ -17,9 +17,8 @@ from app.engine import vif_calls
 from app.errors import Invalid
 from app.inventory.connectivity import vifs as service
 
-vifs = Routes("vifs", "Virtual network interfaces of nodes")
+vifs = Routes("vifs", "Virtual network interfaces of nodes", since=28)
 
-SINCE = 28
 #: The version from which a VIF may name its port or port group.
 PLACED_SINCE = 67
 
@@ -38,9 +37,7 @@ def list_vifs(context: RequestContext, ident: str) -> Response:
     return json({"vifs": [{"id": vif} for vif in vif_ids]})
 
 
-@vifs.declare(
-    "POST", "/nodes/<ident>/vifs", since=SINCE, rule="baremetal:node:vif:attach", returns=NO_CONTENT
-)
+@vifs.declare("POST", "/nodes/<ident>/vifs", rule="baremetal:node:vif:attach", returns=NO_CONTENT)
 @vifs.arguments(Vif, unknown=INCLUDE)
 def attach_vif(context: RequestContext, vif: dict[str, object], ident: str) -> Response:
     """Attach a VIF to a node"""
@@ -58,11 +55,7 @@ def attach_vif(context: RequestContext, vif: dict[str, object], ident: str) -> R
 
 
 @vifs.declare(
-    "DELETE",
-    "/nodes/<ident>/vifs/<vif>",
-    since=SINCE,
-    rule="baremetal:node:vif:detach",
-    returns=NO_CONTENT,
+    "DELETE", "/nodes/<ident>/vifs/<vif>", rule="baremetal:node:vif:detach", returns=NO_CONTENT
 )
 def detach_vif(context: RequestContext, ident: str, vif: str) -> Response:
     """Detach a VIF from a node"""

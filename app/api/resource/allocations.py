@@ -23,11 +23,12 @@ from app.inventory import allocations as service
 from app.models import Allocation, AllocationState, Node
 from app.rows import row_changes
 
-allocations = Routes("allocations", "Requests for nodes")
-
 SINCE = 52
 CHANGE_SINCE = 57
 BACKFILL_SINCE = 58
+
+allocations = Routes("allocations", "Requests for nodes", since=SINCE)
+
 _SHOWN = (
     "uuid", "created_at", "updated_at", "candidate_nodes", "extra", "last_error", "name", "owner",
     "resource_class", "state", "traits", "links", "node_uuid",
@@ -83,13 +84,7 @@ def _create(_context: RequestContext, session: Session, fields: Query) -> Alloca
 
 
 ROUTES = ResourceRoutes(
-    ALLOCATION,
-    allocations,
-    "allocation",
-    "allocations",
-    "baremetal:allocation",
-    since=SINCE,
-    gone=405,
+    ALLOCATION, allocations, "allocation", "allocations", "baremetal:allocation", gone=405
 )
 ROUTES.lists(AllocationFilters, _filtered, query="allocations")
 ROUTES.creates(AllocationCreate, _create, prepare=_checked, summary="Create an allocation")
@@ -100,7 +95,6 @@ ROUTES.changes(AllocationChange(), without_context(row_changes.change), since=CH
 @allocations.declare(
     "DELETE",
     "/allocations/<ident>",
-    since=SINCE,
     gone=405,
     rule="baremetal:allocation:delete",
     returns=NO_CONTENT,
@@ -113,7 +107,6 @@ def delete_allocation(context: RequestContext, ident: str) -> Response:
 @allocations.declare(
     "GET",
     "/nodes/<ident>/allocation",
-    since=SINCE,
     rule="baremetal:allocation:get",
     returns=ALLOCATION.component,
 )
@@ -129,11 +122,7 @@ def show_allocation_of_node(context: RequestContext, query: Query, ident: str) -
 
 
 @allocations.declare(
-    "DELETE",
-    "/nodes/<ident>/allocation",
-    since=SINCE,
-    rule="baremetal:allocation:delete",
-    returns=NO_CONTENT,
+    "DELETE", "/nodes/<ident>/allocation", rule="baremetal:allocation:delete", returns=NO_CONTENT
 )
 def delete_allocation_of_node(context: RequestContext, ident: str) -> Response:
     """Delete the allocation of a node, and release the node"""

@@ -19,9 +19,10 @@ from app.api.transport.responses import empty
 from app.inventory import inspection_rules as service
 from app.models import InspectionRule
 
-inspection_rules = Routes("inspection_rules", "Rules applied to the results of inspections")
+inspection_rules = Routes(
+    "inspection_rules", "Rules applied to the results of inspections", since=96
+)
 
-SINCE = 96
 _COLUMNS = InspectionRule.__table__.c
 
 
@@ -57,7 +58,6 @@ ROUTES = ResourceRoutes(
     "inspection_rule",
     "inspection_rules",
     "baremetal:inspection_rule",
-    since=SINCE,
     gone=405,
 )
 ROUTES.lists(RulesQuery, _narrow, rule="list_all")
@@ -67,7 +67,6 @@ ROUTES.creates(RuleCreate, without_context(service.create))
 @inspection_rules.declare(
     "DELETE",
     "/inspection_rules",
-    since=SINCE,
     gone=405,
     rule="baremetal:inspection_rule:delete",
     returns=NO_CONTENT,

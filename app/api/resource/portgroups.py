@@ -15,10 +15,10 @@ from app.errors import Invalid
 from app.inventory.connectivity import portgroups as service
 from app.models import Node, Portgroup
 
-portgroups = Routes("portgroups", "Port groups: bonded ports of a node")
-
 SINCE = 23
 BELOW_NODES_SINCE = 24
+
+portgroups = Routes("portgroups", "Port groups: bonded ports of a node", since=SINCE)
 PORTGROUP = Resource(
     name="portgroup",
     path="portgroups",
@@ -60,7 +60,6 @@ ROUTES = ResourceRoutes(
     "portgroup",
     "portgroups",
     "baremetal:portgroup",
-    since=SINCE,
     label="port group",
 )
 ROUTES.lists(PortgroupFilters, _narrow, check=_check_filters, details=True, query="portgroups")

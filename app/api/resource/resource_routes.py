@@ -16,7 +16,6 @@ from marshmallow import Schema
 from sqlalchemy import Select
 from sqlalchemy.orm import Session
 
-from app.api.declarations import versions
 from app.api.openapi.returns import LOCATION, NO_CONTENT, Returns, json_patch
 from app.api.request.context import Fields, Query, RequestContext, View
 from app.api.request.patching import parse, patched
@@ -56,8 +55,6 @@ class ResourceRoutes(Generic[Model]):
     many: str
     #: Prefix of the policy rules.
     rule: str
-    #: First minor version of the routes, as in `Routes.declare`.
-    since: int = versions.MIN
     #: Status of write requests in older versions, as in `Routes.declare`.
     gone: int = 404
     #: Noun in summaries; the resource's name by default.
@@ -83,7 +80,7 @@ class ResourceRoutes(Generic[Model]):
         refuse writes below the parent.
         """
         path = f"{parent.path if parent else ''}/{self.resource.path}"
-        since = parent.since if parent else self.since
+        since = parent.since if parent else self.routes.since
         for detail in (False, True) if details else (False,):
             self.routes.declare(
                 "GET",
@@ -138,7 +135,6 @@ class ResourceRoutes(Generic[Model]):
         @self.routes.declare(
             "POST",
             f"/{self.resource.path}",
-            since=self.since,
             gone=self.gone,
             rule=f"{self.rule}:create",
             returns=Returns({201: self.resource.component}, LOCATION),
@@ -163,7 +159,6 @@ class ResourceRoutes(Generic[Model]):
         @self.routes.declare(
             "GET",
             self._item,
-            since=self.since,
             query=query,
             rule=f"{self.rule}:{rule}",
             returns=self.resource.item,
@@ -191,7 +186,7 @@ class ResourceRoutes(Generic[Model]):
         @self.routes.declare(
             "PATCH",
             self._item,
-            since=self.since if since is None else since,
+            since=since,
             gone=self.gone,
             rule=f"{self.rule}:update",
             returns=self.resource.component,
@@ -218,7 +213,6 @@ class ResourceRoutes(Generic[Model]):
         @self.routes.declare(
             "DELETE",
             self._item,
-            since=self.since,
             gone=self.gone,
             rule=f"{self.rule}:delete",
             returns=NO_CONTENT,

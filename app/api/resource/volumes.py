@@ -25,9 +25,9 @@ from app.api.transport.responses import json, links
 from app.inventory import volumes as service
 from app.models import Node, VolumeConnector, VolumeTarget
 
-volumes = Routes("volume", "Remote volumes of nodes, and the connectors for them")
-
 SINCE = 32
+
+volumes = Routes("volume", "Remote volumes of nodes, and the connectors for them", since=SINCE)
 CONNECTOR: Resource[VolumeConnector] = Resource(
     name="volume connector",
     path="volume/connectors",
@@ -64,15 +64,13 @@ def _overview(context: RequestContext, path: str) -> Response:
     return json({"links": links(path, base), **parts})
 
 
-@volumes.declare("GET", "/volume", since=SINCE, returns=OVERVIEW)
+@volumes.declare("GET", "/volume", returns=OVERVIEW)
 def show_volume(context: RequestContext) -> Response:
     """List the collections of volumes"""
     return _overview(context, "volume/")
 
 
-@volumes.declare(
-    "GET", "/nodes/<ident>/volume", since=SINCE, rule="baremetal:volume:get", returns=OVERVIEW
-)
+@volumes.declare("GET", "/nodes/<ident>/volume", rule="baremetal:volume:get", returns=OVERVIEW)
 def show_volume_of_node(context: RequestContext, ident: str) -> Response:
     """List the collections of a node's volumes"""
     id_of(context, ident)
@@ -91,7 +89,7 @@ def _declare(
     def narrow(context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
         return filtered(context, statement, query, model)
 
-    routes = ResourceRoutes(resource, volumes, noun, f"{noun}s", "baremetal:volume", since=SINCE)
+    routes = ResourceRoutes(resource, volumes, noun, f"{noun}s", "baremetal:volume")
     routes.lists(VolumeFilters, narrow)
     routes.lists(VolumeFilters, narrow, parent=node_parent(model, SINCE))
     routes.creates(create, lambda _context, session, fields: service.create(session, model, fields))

@@ -18,7 +18,7 @@ from app.errors import NotFound
 from app.models import Node, NodeHistory
 from app.rows.keyset_pages import fetch
 
-history = Routes("history", "Recorded events of nodes")
+history = Routes("history", "Recorded events of nodes", since=78)
 
 SHORT = ("uuid", "created_at", "severity", "event")
 FULL = (
@@ -54,7 +54,6 @@ def _node(context: RequestContext, session: Session, ident: str) -> Row[int, str
 @history.declare(
     "GET",
     "/nodes/<ident>/history",
-    since=78,
     rule="baremetal:node:history:get",
     returns=listed("history", ENTRY, (), SORTABLE),
 )
@@ -78,11 +77,7 @@ def list_history(context: RequestContext, query: Query, ident: str) -> Response:
 
 
 @history.declare(
-    "GET",
-    "/nodes/<ident>/history/<uuid>",
-    since=78,
-    rule="baremetal:node:history:get",
-    returns=ENTRY,
+    "GET", "/nodes/<ident>/history/<uuid>", rule="baremetal:node:history:get", returns=ENTRY
 )
 def show_history(context: RequestContext, ident: str, uuid: str) -> Response:
     """Show an entry of a node's history"""
