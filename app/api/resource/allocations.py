@@ -41,7 +41,7 @@ ALLOCATION = Resource(
     short=tuple(name for name in _SHOWN if name != "links"),
     all_fields=_SHOWN,
     joined={"node_uuid": Node.__table__.c.uuid},
-    source=lambda: Allocation.__table__.outerjoin(Node.__table__),
+    source=Allocation.__table__.outerjoin(Node.__table__),
     names_since=SINCE,
     shapes={"state": one_of(AllocationState)},
 )

@@ -36,7 +36,7 @@ HOLD = Resource(
         "reason", "expires_at", "links",
     ),
     joined={"node_uuid": Node.__table__.c.uuid},
-    source=lambda: Hold.__table__.join(Node.__table__),
+    source=Hold.__table__.join(Node.__table__),
     shapes={"kind": one_of(HoldKind)},
 )  # fmt: skip
 _HOLDS = Hold.__table__.c

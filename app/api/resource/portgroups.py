@@ -31,7 +31,7 @@ PORTGROUP = Resource(
         "dynamic_portgroup", "links", "ports",
     ),
     joined={"node_uuid": Node.__table__.c.uuid},
-    source=lambda: Portgroup.__table__.join(Node.__table__),
+    source=Portgroup.__table__.join(Node.__table__),
     links=("ports",),
     names_since=SINCE,
 )  # fmt: skip

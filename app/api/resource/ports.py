@@ -38,7 +38,7 @@ PORT = Resource(
         "portgroup_uuid":
             select(_GROUPS.uuid).where(_GROUPS.id == _PORTS.portgroup_id).scalar_subquery(),
     },
-    source=lambda: Port.__table__.join(Node.__table__),
+    source=Port.__table__.join(Node.__table__),
     names_since=versions.MIN,
 )  # fmt: skip
 #: Fields of a new port that identify its node; exactly one of them is required.

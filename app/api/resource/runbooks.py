@@ -37,7 +37,7 @@ RUNBOOK = Resource(
         "uuid", "created_at", "updated_at", "name", "extra", "public", "owner", "disable_ramdisk",
         "description", "links", "steps", "traits",
     ),
-    masked={"steps": lambda _access, steps: mask(steps)},
+    masked={"steps": lambda _access, row: mask(row.steps)},
     names_since=SINCE,
 )  # fmt: skip
 

@@ -28,7 +28,7 @@ TEMPLATE = Resource(
     all_fields=(
         "uuid", "created_at", "updated_at", "name", "extra", "description", "links", "steps",
     ),
-    masked={"steps": lambda _access, steps: mask(steps)},
+    masked={"steps": lambda _access, row: mask(row.steps)},
     names_since=SINCE,
 )  # fmt: skip
 

@@ -8,7 +8,6 @@ from sqlalchemy import Select
 
 from app.api.node.node_identifiers import id_of
 from app.api.openapi.shapes import LINKS, Component, exactly
-from app.api.policy.access import Access
 from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.resource.resource_routes import ResourceRoutes, without_context
@@ -38,7 +37,7 @@ CONNECTOR: Resource[VolumeConnector] = Resource(
         "uuid", "created_at", "updated_at", "connector_id", "extra", "type", "links", "node_uuid",
     ),
     joined={"node_uuid": Node.__table__.c.uuid},
-    source=lambda: VolumeConnector.__table__.join(Node.__table__),
+    source=VolumeConnector.__table__.join(Node.__table__),
 )  # fmt: skip
 TARGET: Resource[VolumeTarget] = Resource(
     name="volume target",
@@ -51,8 +50,8 @@ TARGET: Resource[VolumeTarget] = Resource(
         "volume_type", "links", "node_uuid",
     ),
     joined={"node_uuid": Node.__table__.c.uuid},
-    source=lambda: VolumeTarget.__table__.join(Node.__table__),
-    masked={"properties": Access.target_properties},
+    source=VolumeTarget.__table__.join(Node.__table__),
+    masked={"properties": lambda access, row: access.target_properties(row.properties)},
 )  # fmt: skip
 #: Document with links to both collections.
 OVERVIEW = Component("Volumes", exactly(dict.fromkeys(("connectors", "targets", "links"), LINKS)))

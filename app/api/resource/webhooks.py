@@ -34,7 +34,7 @@ WEBHOOK = Resource(
         "enabled", "position", "failed_attempts", "failing_since", "last_error",
         "last_delivery_at", "previous_secret_until", "links", "failures",
     ),
-    masked={"url": lambda _access, url: mask(url)},
+    masked={"url": lambda _access, row: mask(row.url)},
     links=("failures",),
     names_since=versions.MIN,
 )  # fmt: skip
