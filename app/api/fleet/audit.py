@@ -17,7 +17,7 @@ from app.api.openapi.shapes import (
     one_of,
 )
 from app.api.request.context import Query, RequestContext
-from app.api.request.paging import page_answer, page_of
+from app.api.request.paging import equal_to, page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.schemas.audit import AuditFilters
 from app.models import AuditRecord, Outcome
@@ -32,13 +32,13 @@ COLUMNS = (
 )  # fmt: skip
 #: Columns with names that are separated by commas.
 LISTS = ("roles", "fields")
-#: Parameter -> the column that it filters by.
-FILTERS = {
-    "user": "user_id", "project": "project_id", "target": "target", "outcome": "outcome",
-    "address": "address",
-}  # fmt: skip
 
 _C: Any = AuditRecord.__table__.c
+#: Parameter -> the column that it compares.
+EQUAL = {
+    "user": _C.user_id, "project": _C.project_id, "target": _C.target, "outcome": _C.outcome,
+    "address": _C.address,
+}  # fmt: skip
 _SELECTED = select(_C.id, *(_C[name] for name in (*COLUMNS, *LISTS)))
 
 AUDIT_RECORD = Component("AuditRecord", exactly({
@@ -62,10 +62,7 @@ def list_audit_records(context: RequestContext, query: Query) -> Response:
 
 
 def _filtered(query: Query) -> Select[Any]:
-    statement = _SELECTED
-    for name, column in FILTERS.items():
-        if name in query:
-            statement = statement.where(_C[column] == query[name])
+    statement = equal_to(_SELECTED, query, EQUAL)
     if "since" in query:
         statement = statement.where(_C.created_at >= query["since"])
     if "until" in query:

@@ -28,7 +28,7 @@ from app.api.openapi.shapes import (
 from app.api.policy import by_body
 from app.api.request import repeats
 from app.api.request.context import Fields, Query, RequestContext
-from app.api.request.paging import page_answer, page_of, rows_of
+from app.api.request.paging import equal_to, page_answer, page_of, rows_of
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.rollouts import (
@@ -110,9 +110,7 @@ PLAN = Component("RolloutPlan", exactly({
 def list_rollouts(context: RequestContext, query: Query) -> Response:
     """List the rollouts, the newest first"""
     page = page_of(context, {"sort_dir": "desc", **query}, "rollout", sortable=SORTABLE)
-    statement = select(Rollout)
-    if "state" in query:
-        statement = statement.where(Rollout.state == query["state"])
+    statement = equal_to(select(Rollout), query, {"state": Rollout.state})
     with context.runtime.reading() as session:
         rows = rows_of(session, context.scope, statement, Rollout, page)
         page_rollouts = [row[0] for row in rows]
@@ -246,10 +244,8 @@ def delete_rollout(context: RequestContext, uuid: str) -> Response:
 def list_rollout_nodes(context: RequestContext, query: Query, uuid: str) -> Response:
     """List the nodes of a rollout that the caller may see, in the order of their waves"""
     page = page_of(context, query, "rollout node", sortable=(), by_uuid=False)
-    statement = select(RolloutNode)
-    for name in ("state", "wave", "code"):
-        if name in query:
-            statement = statement.where(getattr(RolloutNode, name) == query[name])
+    equal = {"state": RolloutNode.state, "wave": RolloutNode.wave, "code": RolloutNode.code}
+    statement = equal_to(select(RolloutNode), query, equal)
     scope = context.access.list_scope("baremetal:node:list")
     with context.runtime.reading() as session:
         of_rollout = RolloutNode.rollout_id == _found(session, uuid).id

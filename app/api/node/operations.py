@@ -22,7 +22,7 @@ from app.api.openapi.shapes import (
     or_null,
 )
 from app.api.request.context import RequestContext, View
-from app.api.request.paging import page_answer, page_of, rows_of
+from app.api.request.paging import equal_to, page_answer, page_of, rows_of
 from app.api.request.routes import Routes
 from app.api.schemas.operations import OperationFilters
 from app.api.transport.responses import json
@@ -137,9 +137,7 @@ def list_operations_of_all(context: RequestContext, query: Any) -> Response:
     page = page_of(context, {"sort_dir": "desc", **query}, "operation", sortable=SORTABLE)
     columns: list[Any] = [Operation, Node.uuid, Node.name]
     statement = select(*columns).join(Node, Node.id == Operation.node_id)
-    for name in ("kind", "state"):
-        if name in query:
-            statement = statement.where(getattr(Operation, name) == query[name])
+    statement = equal_to(statement, query, {"kind": Operation.kind, "state": Operation.state})
     if "active" in query:
         active = Operation.state.in_(ACTIVE)
         statement = statement.where(active if query["active"] else not_(active))

@@ -2,12 +2,12 @@
 Paging of lists: query parameters, selected fields, and the link to the next page.
 """
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from flask import Response
-from sqlalchemy import Connection, Row, Select
+from sqlalchemy import ColumnElement, Connection, Row, Select
 from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
@@ -20,6 +20,7 @@ from app.rows.keyset_pages import Page, fetch
 from app.rows.uuid_or_name import is_uuid
 
 Item = dict[str, Any]
+Statement = TypeVar("Statement", bound=Select[*tuple[Any, ...]])
 
 DETAIL_SINCE = 43
 #: Resources that take `detail` in older versions, too.
@@ -45,6 +46,18 @@ def page_of(
     if sort_key != "id" and sort_key not in sortable:
         raise Invalid(f"The sort_key value {sort_key!r} is an invalid field for sorting")
     return Page(min(query.get("limit", largest), largest), marker, sort_key, descending)
+
+
+def equal_to(
+    statement: Statement, query: Query, columns: Mapping[str, ColumnElement[Any]]
+) -> Statement:
+    """
+    Limit a query for rows by the parameters that the request has, each of which compares a column.
+
+    columns: parameter -> its column.
+    """
+    conditions = [column == query[name] for name, column in columns.items() if name in query]
+    return statement.where(*conditions)
 
 
 def rows_of(

@@ -11,6 +11,7 @@ from app.api.node.node_identifiers import id_of, identified
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import one_of
 from app.api.request.context import Fields, Query, RequestContext
+from app.api.request.paging import equal_to
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes, without_context
@@ -45,17 +46,15 @@ ALLOCATION = Resource(
     names_since=SINCE,
     shapes={"state": one_of(AllocationState)},
 )
-#: Filters that compare the column of their name.
-EQUAL = ("resource_class", "state", "owner")
+_ALLOCATIONS = Allocation.__table__.c
+#: Parameter of the list -> the column that it compares.
+EQUAL = {name: _ALLOCATIONS[name] for name in ("resource_class", "state", "owner")}
 
 
 def _filtered(context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
-    columns = Allocation.__table__.c
-    for name in EQUAL:
-        if name in query:
-            statement = statement.where(columns[name] == query[name])
+    statement = equal_to(statement, query, EQUAL)
     if "node" in query:
-        statement = statement.where(columns.node_id == _node_id(context, query["node"]))
+        statement = statement.where(_ALLOCATIONS.node_id == _node_id(context, query["node"]))
     return statement
 
 
@@ -127,7 +126,7 @@ def show_allocation_of_node(context: RequestContext, query: Query, ident: str) -
 def delete_allocation_of_node(context: RequestContext, ident: str) -> Response:
     """Delete the allocation of a node, and release the node"""
     return _remove(
-        context, Allocation.__table__.c.node_id == id_of(context, ident), f"of node {ident}"
+        context, _ALLOCATIONS.node_id == id_of(context, ident), f"of node {ident}"
     )
 
 

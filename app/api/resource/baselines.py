@@ -12,7 +12,7 @@ from app.api.node.node_identifiers import id_of
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import TEXT, TIME, UUID, Component, array, exactly, one_of, or_null
 from app.api.request.context import Query, RequestContext
-from app.api.request.paging import page_answer, page_of
+from app.api.request.paging import equal_to, page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
@@ -86,8 +86,7 @@ def list_baseline_nodes(context: RequestContext, query: Query, ident: str) -> Re
         for column in (Node.uuid, Node.name)
     )
     statement: Select[Any] = select(*names, *BaselineNode.__table__.c).where(of_baseline)
-    if "state" in query:
-        statement = statement.where(BaselineNode.state == query["state"])
+    statement = equal_to(statement, query, {"state": BaselineNode.state})
     is_compared = exists().where(of_baseline, BaselineNode.node_id == Node.id)
     with context.runtime.reading() as session:
         rows = fetch(

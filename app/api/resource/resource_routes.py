@@ -14,10 +14,11 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from flask import Response
 from marshmallow import Schema
 from sqlalchemy import Select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from app.api.openapi.returns import LOCATION, NO_CONTENT, Returns, json_patch
 from app.api.request.context import Fields, Query, RequestContext, View
+from app.api.request.paging import equal_to
 from app.api.request.patching import parse, patched
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
@@ -41,6 +42,12 @@ def without_context(function: Callable[P, T]) -> Callable[Concatenate[RequestCon
         return function(*args, **kwargs)
 
     return callback
+
+
+def by_value(*columns: InstrumentedAttribute[Any]) -> Narrow:
+    """Return the filters of a list by columns, each for the parameter of its name."""
+    columns_by_name = {column.key: column for column in columns}
+    return lambda _context, statement, query: equal_to(statement, query, columns_by_name)
 
 
 @dataclass(frozen=True, eq=False)
