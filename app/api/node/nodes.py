@@ -10,7 +10,15 @@ from sqlalchemy.orm import Session
 
 from app.api.declarations import node_fields, versions
 from app.api.node import node_query, node_view
-from app.api.node.node_identifiers import NAMES_SINCE, identified, is_name, key_of, locked, node_of
+from app.api.node.node_identifiers import (
+    NAMES_SINCE,
+    change_locked,
+    identified,
+    is_name,
+    key_of,
+    locked,
+    node_of,
+)
 from app.api.node.node_shapes import NODE, NODES, TAG
 from app.api.openapi.returns import ACCEPTED, LOCATION, NO_CONTENT, Returns, json_patch
 from app.api.openapi.shapes import BOOLEAN, LINK, TEXT, UUID, Component, array, exactly, map_of
@@ -295,12 +303,10 @@ def delete_node(context: RequestContext, query: Query, ident: str) -> Response:
 @nodes.arguments(MaintenanceReason, location="json_or_query", required=False)
 def set_maintenance(context: RequestContext, fields: Query, ident: str) -> Response:
     """Put a node into maintenance"""
-    reason, requester = fields.get("reason"), context.caller
-
-    def work(session: Session) -> None:
-        service.set_maintenance(session, locked(context, session, ident), reason, requester)
-
-    return in_transaction(context, work, empty(202))
+    reason = fields.get("reason")
+    return change_locked(
+        context, ident, empty(202), service.set_maintenance, reason, context.caller
+    )
 
 
 @nodes.declare(
@@ -311,12 +317,7 @@ def set_maintenance(context: RequestContext, fields: Query, ident: str) -> Respo
 )
 def clear_maintenance(context: RequestContext, ident: str) -> Response:
     """Take a node out of maintenance"""
-    requester = context.caller
-
-    def work(session: Session) -> None:
-        service.clear_maintenance(session, locked(context, session, ident), requester)
-
-    return in_transaction(context, work, empty(202))
+    return change_locked(context, ident, empty(202), service.clear_maintenance, context.caller)
 
 
 @nodes.declare(

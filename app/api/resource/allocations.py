@@ -125,9 +125,7 @@ def show_allocation_of_node(context: RequestContext, query: Query, ident: str) -
 )
 def delete_allocation_of_node(context: RequestContext, ident: str) -> Response:
     """Delete the allocation of a node, and release the node"""
-    return _remove(
-        context, _ALLOCATIONS.node_id == id_of(context, ident), f"of node {ident}"
-    )
+    return _remove(context, _ALLOCATIONS.node_id == id_of(context, ident), f"of node {ident}")
 
 
 def _remove(context: RequestContext, condition: ColumnElement[bool], label: str) -> Response:
