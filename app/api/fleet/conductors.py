@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from app.api.openapi.returns import ACCEPTED, Returns, listed
 from app.api.openapi.shapes import BOOLEAN, LINKS, TEXT, Component, array, column_shapes, subset_of
 from app.api.request.context import Query, RequestContext, View
-from app.api.request.paging import checked_fields, page_answer, page_of, shape
+from app.api.request.paging import page_answer, page_of, requested_fields, shape
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.conductors import DrainReason
@@ -44,11 +44,11 @@ def _views(
     context: RequestContext,
     session: Session,
     rows: Sequence[Conductor],
-    requested_fields: Sequence[str],
+    fields: Sequence[str],
 ) -> list[View]:
     timeout = runtime_of(session).settings.conductor.heartbeat_timeout
     live_conductors = {conductor.name for conductor in service.alive(session, timeout)}
-    base, names, result = context.base_url, {*requested_fields, "links"}, []
+    base, names, result = context.base_url, {*fields, "links"}, []
     for row in rows:
         view: View = {  # in Ironic's order
             "created_at": row.created_at,
@@ -76,14 +76,14 @@ def _views(
 def list_conductors(context: RequestContext, query: Query) -> Response:
     """List conductors"""
     full = CHOOSABLE if "fields_" in query else FULL
-    requested_fields = shape(context, query, "conductor", short=SHORT, full=full)
+    fields = shape(context, query, "conductor", short=SHORT, full=full)
     page = page_of(context, query, "conductor", sortable=SORTABLE, by_uuid=False)
     with context.runtime.reading() as session:
         records = fetch(
             session, select(Conductor), Conductor, page, among=true(), identity="hostname"
         )
         rows = [row[0] for row in records]
-        items = _views(context, session, rows, requested_fields)
+        items = _views(context, session, rows, fields)
     return page_answer(context, "conductors", items, page, rows, marker="hostname")
 
 
@@ -97,15 +97,12 @@ def list_conductors(context: RequestContext, query: Query) -> Response:
 @conductors.arguments(FieldsQuery, location="query")
 def show_conductor(context: RequestContext, query: Query, hostname: str) -> Response:
     """Show a conductor"""
-    fields = query.get("fields_")
-    requested_fields = (
-        list(FULL) if fields is None else checked_fields(context, fields, "conductor", CHOOSABLE)
-    )
+    fields = requested_fields(context, query, "conductor", CHOOSABLE, FULL)
     with context.runtime.reading() as session:
         row = session.scalar(select(Conductor).where(Conductor.hostname == hostname))
         if row is None:
             raise NotFound("conductor", hostname)
-        return json(_views(context, session, [row], requested_fields)[0])
+        return json(_views(context, session, [row], fields)[0])
 
 
 @conductors.declare(

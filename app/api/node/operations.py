@@ -5,7 +5,7 @@ from typing import Any
 from flask import Response
 from sqlalchemy import not_, select
 
-from app.api.node.node_identifiers import identified
+from app.api.node.node_identifiers import node_of
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import (
     DOCUMENT,
@@ -111,18 +111,12 @@ def _step(step: OperationStep) -> View:
 def list_operations(context: RequestContext, ident: str) -> Response:
     """List the operations of a node, the newest first"""
     with context.runtime.reading() as session:
-        query = select(Node.id, Node.uuid, Node.name).where(identified(context, ident))
-        node = session.execute(query).one_or_none()
-        if node is None:
-            raise NotFound("node", ident)
-        node_operations = service.of_node(session, node.id)
-        return json(
-            {
-                "operations": [
-                    _view(context, operation, node.uuid, node.name) for operation in node_operations
-                ]
-            }
-        )
+        node = node_of(context, session, ident)
+        items = [
+            _view(context, operation, node.uuid, node.name)
+            for operation in service.of_node(session, node.id)
+        ]
+        return json({"operations": items})
 
 
 @operations.declare(

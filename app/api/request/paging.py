@@ -106,6 +106,18 @@ def shape(
     return checked_fields(context, fields, resource, full)
 
 
+def requested_fields(
+    context: RequestContext,
+    query: Query,
+    resource: str,
+    full: Sequence[str],
+    default: Sequence[str],
+) -> Sequence[str]:
+    """Return the fields of an item that the query names, or the default ones. Raises as below."""
+    names = query.get("fields_")
+    return default if names is None else checked_fields(context, names, resource, full)
+
+
 def checked_fields(
     context: RequestContext, fields: Sequence[str], resource: str, full: Sequence[str]
 ) -> list[str]:

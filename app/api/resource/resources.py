@@ -41,7 +41,7 @@ from app.api.openapi.shapes import (
 )
 from app.api.policy.access import Access
 from app.api.request.context import Query, RequestContext, View
-from app.api.request.paging import checked_fields, page_answer, page_of, rows_of, shape
+from app.api.request.paging import page_answer, page_of, requested_fields, rows_of, shape
 from app.api.transport.errors import Misaddressed
 from app.api.transport.responses import json, links
 from app.api.values.value_types import is_ident
@@ -219,9 +219,8 @@ class Resource(Generic[Model]):
 
     def show(self, context: RequestContext, query: Query, ident: str) -> Response:
         """Return an item with the fields that the query names. Raises Misaddressed, NotFound."""
-        fields = self.visible_fields(context.version)
-        if "fields_" in query:
-            fields = checked_fields(context, query["fields_"], self.name, self.full)
+        visible_fields = self.visible_fields(context.version)
+        fields = requested_fields(context, query, self.name, self.full, visible_fields)
         item = self._one(context, self.identified(context.version, ident), fields)
         if item is None:
             raise NotFound(self.name, ident)
