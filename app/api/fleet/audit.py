@@ -47,9 +47,7 @@ AUDIT_RECORD = Component("AuditRecord", exactly({
 }))  # fmt: skip
 
 
-@audit.declare(
-    "GET", "/audit", rule="baremetal:audit:get", returns=listed("audit", AUDIT_RECORD, (), ())
-)
+@audit.declare("GET", "/audit", rule="baremetal:audit:get", returns=listed("audit", AUDIT_RECORD))
 @audit.arguments(AuditFilters, location="query")
 def list_audit_records(context: RequestContext, query: Query) -> Response:
     """List the audit records, the newest first"""

@@ -104,7 +104,7 @@ PLAN = Component("RolloutPlan", exactly({
     "GET",
     "/rollouts",
     rule="baremetal:rollout:list",
-    returns=listed("rollouts", ROLLOUT, (), SORTABLE),
+    returns=listed("rollouts", ROLLOUT, sortable=SORTABLE),
 )
 @rollouts.arguments(RolloutFilters, location="query")
 def list_rollouts(context: RequestContext, query: Query) -> Response:
@@ -238,7 +238,7 @@ def delete_rollout(context: RequestContext, uuid: str) -> Response:
     "GET",
     "/rollouts/<uuid>/nodes",
     rule="baremetal:rollout:get",
-    returns=listed("nodes", ROLLOUT_NODE, (), ()),
+    returns=listed("nodes", ROLLOUT_NODE),
 )
 @rollouts.arguments(RolloutNodeFilters, location="query")
 def list_rollout_nodes(context: RequestContext, query: Query, uuid: str) -> Response:

@@ -123,7 +123,7 @@ def list_operations(context: RequestContext, ident: str) -> Response:
     "GET",
     "/operations",
     rule="baremetal:operation:list",
-    returns=listed("operations", OPERATION, (), SORTABLE),
+    returns=listed("operations", OPERATION, sortable=SORTABLE),
 )
 @operations.arguments(OperationFilters, location="query")
 def list_operations_of_all(context: RequestContext, query: Any) -> Response:

@@ -73,7 +73,7 @@ ROUTES.deletes(without_context(service.remove))
     "GET",
     "/baselines/<ident>/nodes",
     rule="baremetal:baseline:get",
-    returns=listed("nodes", BASELINE_NODE, (), ()),
+    returns=listed("nodes", BASELINE_NODE),
 )
 @baselines.arguments(BaselineNodesQuery, location="query")
 def list_baseline_nodes(context: RequestContext, query: Query, ident: str) -> Response:

@@ -45,7 +45,7 @@ def _view(
     "GET",
     "/nodes/<ident>/history",
     rule="baremetal:node:history:get",
-    returns=listed("history", ENTRY, (), SORTABLE),
+    returns=listed("history", ENTRY, sortable=SORTABLE),
 )
 @history.arguments(HistoryQuery, location="query")
 def list_history(context: RequestContext, query: Query, ident: str) -> Response:
