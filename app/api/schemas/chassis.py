@@ -2,7 +2,7 @@
 
 from marshmallow import Schema
 
-from app.api.values.value_types import Document, Text, Uuid
+from app.api.values.value_types import Document, Text, creation
 
 
 class ChassisChange(Schema):
@@ -12,4 +12,4 @@ class ChassisChange(Schema):
     extra = Document()
 
 
-ChassisCreate = ChassisChange.from_dict({"uuid": Uuid(allow_none=True)}, name="ChassisCreate")
+ChassisCreate = creation(ChassisChange)

@@ -15,7 +15,7 @@ from app.api.values.value_types import (
     Mac,
     Name,
     Text,
-    Uuid,
+    creation,
     within,
 )
 from drivers.builtin import SWITCH_DIALECTS
@@ -60,9 +60,7 @@ class NetworkChange(Schema):
     public = Flag(metadata={"description": "Every project may use it"})
 
 
-NetworkCreate = NetworkChange.from_dict(
-    {"uuid": Uuid(allow_none=True), "name": Name(required=True)}, name="NetworkCreate"
-)
+NetworkCreate = creation(NetworkChange, "name")
 
 
 class NetworksQuery(ListQuery):
@@ -122,16 +120,6 @@ class SwitchChange(Schema):
     )
 
 
-SwitchCreate = SwitchChange.from_dict(
-    {
-        "uuid": Uuid(allow_none=True),
-        "name": Name(required=True),
-        "switch_id": Mac(required=True),
-        "device_type": Text(choices=sorted(SWITCH_DIALECTS), required=True),
-        "address": Text(shortest=1, required=True),
-        "username": Text(shortest=1, required=True),
-        "host_key": HostKey(4096, required=True),
-        "ports": fields.List(Text(64, shortest=1), validate=NOT_EMPTY, required=True),
-    },
-    name="SwitchCreate",
+SwitchCreate = creation(
+    SwitchChange, "name", "switch_id", "device_type", "address", "username", "host_key", "ports"
 )

@@ -12,6 +12,7 @@ from app.api.values.value_types import (
     Name,
     Text,
     Uuid,
+    creation,
 )
 
 
@@ -29,14 +30,7 @@ class PortgroupChange(Schema):
     category = Text(80, allow_none=True)
 
 
-PortgroupCreate = PortgroupChange.from_dict(
-    {
-        "uuid": Uuid(allow_none=True),
-        "node_uuid": Uuid(required=True),
-        "mode": Text(allow_none=True),
-    },
-    name="PortgroupCreate",
-)
+PortgroupCreate = creation(PortgroupChange, "node_uuid", mode=Text(allow_none=True))
 
 
 class PortgroupFilters(ListQuery):

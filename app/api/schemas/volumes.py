@@ -2,10 +2,9 @@
 
 from marshmallow import Schema, fields
 
-from app.api.values.value_types import Document, Ident, ListQuery, Text, Uuid, within
+from app.api.values.value_types import Document, Ident, ListQuery, Text, Uuid, creation, within
 
 LARGEST = 2**31 - 1
-_new_uuid = {"uuid": Uuid(allow_none=True), "node_uuid": Uuid(required=True)}
 
 
 class ConnectorChange(Schema):
@@ -17,14 +16,7 @@ class ConnectorChange(Schema):
     extra = Document()
 
 
-ConnectorCreate = ConnectorChange.from_dict(
-    {
-        **_new_uuid,
-        "type": Text(32, required=True),
-        "connector_id": Text(required=True),
-    },
-    name="ConnectorCreate",
-)
+ConnectorCreate = creation(ConnectorChange, "node_uuid", "type", "connector_id")
 
 
 class BootIndex(fields.Integer):
@@ -45,15 +37,7 @@ class TargetChange(Schema):
     extra = Document()
 
 
-TargetCreate = TargetChange.from_dict(
-    {
-        **_new_uuid,
-        "volume_type": Text(64, required=True),
-        "volume_id": Text(required=True),
-        "boot_index": BootIndex(required=True),
-    },
-    name="TargetCreate",
-)
+TargetCreate = creation(TargetChange, "node_uuid", "volume_type", "volume_id", "boot_index")
 
 
 class VolumeFilters(ListQuery):

@@ -2,7 +2,7 @@
 
 from marshmallow import Schema, ValidationError, fields, validate
 
-from app.api.values.value_types import Flag, ListQuery, Name, Text, Uuid
+from app.api.values.value_types import Flag, ListQuery, Name, Text, Uuid, creation
 from app.models import TYPES
 from drivers.net import signed
 
@@ -34,16 +34,7 @@ class WebhookChange(Schema):
     secret = fields.String(validate=_check_secret)
 
 
-WebhookCreate = WebhookChange.from_dict(
-    {
-        "uuid": Uuid(allow_none=True),
-        "name": Name(required=True),
-        "url": Text(longest=2048, required=True),
-        "secret": fields.String(validate=_check_secret, required=True),
-        "owner": Text(allow_none=True),
-    },
-    name="WebhookCreate",
-)
+WebhookCreate = creation(WebhookChange, "name", "url", "secret", owner=Text(allow_none=True))
 
 
 class WebhooksQuery(ListQuery):
