@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperArgument
 
-from app.cli.commands import node_names, option
+from app.cli.commands import Yes, node_names, option
 from app.cli.rest import Api
 from app.cli.terminal import arguments, styles
 from app.cli.terminal.consoles import console, text
@@ -59,19 +59,17 @@ Nodes = Annotated[
     list[str] | None,
     typer.Argument(metavar="NODE...", help="Names or UUIDs", autocompletion=_names_and_words),
 ]
-#: Options of every command that takes `Nodes`.
-OPTIONS = (
-    option("where", Where),
-    option("names_file", NamesFile),
+#: Options of every command that sends requests for many nodes.
+SENDING = (
     option(
         "jobs",
         Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Number of parallel requests")],
         JOBS,
     ),
-    option(
-        "yes", Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation")], False
-    ),
+    option("yes", Yes, False),
 )
+#: Options of every command that takes `Nodes`.
+OPTIONS = (option("where", Where), option("names_file", NamesFile), *SENDING)
 
 
 @dataclass(frozen=True, slots=True)
