@@ -20,9 +20,9 @@ from app.api.schemas.baselines import (
     BaselineChange,
     BaselineCreate,
     BaselineNodesQuery,
-    BaselinesQuery,
 )
 from app.api.transport.responses import json
+from app.api.values.value_types import ListQuery
 from app.baselines import baselines as service
 from app.baselines.rules import Operator
 from app.models import Baseline, BaselineNode, Compliance, FailedBenchmark, Node
@@ -62,7 +62,7 @@ BASELINE = Resource(
 )  # fmt: skip
 
 ROUTES = ResourceRoutes(BASELINE, baselines, "baseline", "baselines", "baremetal:baseline")
-ROUTES.lists(BaselinesQuery, rule="get")
+ROUTES.lists(ListQuery, rule="get")
 ROUTES.creates(BaselineCreate, without_context(service.create))
 ROUTES.shows()
 ROUTES.changes(BaselineChange(), without_context(service.change))

@@ -4,7 +4,7 @@ from typing import Any
 
 from marshmallow import Schema, ValidationError, fields, validate, validates_schema
 
-from app.api.values.value_types import NOT_EMPTY, Flag, ListQuery, Name, PageQuery, Text, creation
+from app.api.values.value_types import NOT_EMPTY, Flag, Name, PageQuery, Text, creation
 from app.baselines import rules
 from app.baselines.rules import LONGEST_FIELD, MOST_RULES, MOST_VALUES, Operator, RuleError
 from app.errors import Invalid
@@ -84,10 +84,6 @@ class BaselineChange(Schema):
 
 
 BaselineCreate = creation(BaselineChange, "name", "selection", "expected")
-
-
-class BaselinesQuery(ListQuery):
-    """Query parameters of the list of baselines."""
 
 
 class BaselineNodesQuery(PageQuery):

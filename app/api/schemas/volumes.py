@@ -19,20 +19,13 @@ class ConnectorChange(Schema):
 ConnectorCreate = creation(ConnectorChange, "node_uuid", "type", "connector_id")
 
 
-class BootIndex(fields.Integer):
-    """Integer; not its digits as text."""
-
-    def __init__(self, **kwargs: object) -> None:
-        super().__init__(strict=True, validate=within(-LARGEST, LARGEST), **kwargs)  # type: ignore[arg-type]
-
-
 class TargetChange(Schema):
     """Fields of a volume target that may be set and changed."""
 
     node_uuid = Uuid()
     volume_type = Text(64, metadata={"description": "iscsi, fibre_channel, ..."})
     volume_id = Text()
-    boot_index = BootIndex()
+    boot_index = fields.Integer(strict=True, validate=within(-LARGEST, LARGEST))
     properties = Document()
     extra = Document()
 
