@@ -62,8 +62,6 @@ class Expectation(Schema):
 
 
 class BaselineChange(Schema):
-    """Fields of a baseline that may be set and changed."""
-
     name = Name(null=False)
     description = Text(allow_none=True)
     selection = Selection(
@@ -87,8 +85,6 @@ BaselineCreate = creation(BaselineChange, "name", "selection", "expected")
 
 
 class BaselineNodesQuery(PageQuery):
-    """Query parameters of the nodes of a baseline."""
-
     class Meta:
         exclude = ("sort_key",)
 

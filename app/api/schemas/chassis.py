@@ -6,8 +6,6 @@ from app.api.values.value_types import Document, Text, creation
 
 
 class ChassisChange(Schema):
-    """Fields of a chassis that may be set and changed."""
-
     description = Text(allow_none=True)
     extra = Document()
 

@@ -99,8 +99,6 @@ def _normalised(condition: dict[str, object]) -> dict[str, object]:
 
 
 class RuleChange(Schema):
-    """Fields of an inspection rule that may be set and changed."""
-
     description = Text(allow_none=True)
     phase = Text(choices=PHASES, allow_none=True)
     priority = IntegerOrText(strict=True, allow_none=True, validate=within(0, 9999))

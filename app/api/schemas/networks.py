@@ -39,8 +39,6 @@ class Vlan(fields.Integer):
 
 
 class NetworkChange(Schema):
-    """Fields of a network that may be set and changed."""
-
     name = Name(null=False)
     description = Text(allow_none=True)
     vlan = Vlan(
@@ -64,14 +62,10 @@ NetworkCreate = creation(NetworkChange, "name")
 
 
 class NetworksQuery(ListQuery):
-    """Query parameters of the list of networks."""
-
     owner = Text(metadata={"description": "Those of this project"})
 
 
 class SwitchPortsQuery(Schema):
-    """Query parameters of the switch ports of a node."""
-
     network = Ident(metadata={"description": "Compare with an order for this network instead"})
 
 
@@ -93,8 +87,6 @@ class HostKey(Text):
 
 
 class SwitchChange(Schema):
-    """Fields of a switch that may be set and changed."""
-
     name = Name(null=False)
     description = Text(allow_none=True)
     switch_id = Mac(metadata={"description": "MAC address, as in local_link_connection of ports"})

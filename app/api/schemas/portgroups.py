@@ -17,8 +17,6 @@ from app.api.values.value_types import (
 
 
 class PortgroupChange(Schema):
-    """Fields of a port group that may be set and changed."""
-
     node_uuid = Uuid()
     name = Name(allow_none=True)
     address = Mac(allow_none=True)

@@ -37,8 +37,6 @@ class Link(Document):
 
 
 class PortChange(Schema):
-    """Fields of a port that may be set and changed."""
-
     address = Mac()
     node_uuid = Uuid()
     portgroup_uuid = Uuid(allow_none=True)

@@ -79,8 +79,6 @@ class Steps(fields.List[dict[str, Any]]):
 
 
 class TemplateChange(Schema):
-    """Fields of a deploy template that may be set and changed."""
-
     name = Trait()
     description = Text(allow_none=True)
     steps = Steps(TemplateStep)
@@ -91,8 +89,6 @@ TemplateCreate = creation(TemplateChange, "name", "steps")
 
 
 class RunbookChange(Schema):
-    """Fields of a runbook that may be set and changed."""
-
     name = Name()
     description = Text(allow_none=True)
     steps = Steps(RunbookStep)

@@ -8,8 +8,6 @@ LARGEST = 2**31 - 1
 
 
 class ConnectorChange(Schema):
-    """Fields of a volume connector that may be set and changed."""
-
     node_uuid = Uuid()
     type = Text(32, metadata={"description": "iqn, ip, mac, wwnn, wwpn or another"})
     connector_id = Text()
@@ -20,8 +18,6 @@ ConnectorCreate = creation(ConnectorChange, "node_uuid", "type", "connector_id")
 
 
 class TargetChange(Schema):
-    """Fields of a volume target that may be set and changed."""
-
     node_uuid = Uuid()
     volume_type = Text(64, metadata={"description": "iscsi, fibre_channel, ..."})
     volume_id = Text()

@@ -24,8 +24,6 @@ def _check_secret(text: str) -> None:
 
 
 class WebhookChange(Schema):
-    """Fields of a webhook that may be set and changed."""
-
     name = Name()
     url = Text(longest=2048)
     types = fields.List(Text(choices=TYPES), allow_none=True)
@@ -38,8 +36,6 @@ WebhookCreate = creation(WebhookChange, "name", "url", "secret", owner=Text(allo
 
 
 class WebhooksQuery(ListQuery):
-    """Query parameters of the list of webhooks."""
-
     owner = Text(metadata={"description": "Those of this project"})
 
 
