@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from sqlalchemy import Select
 from sqlalchemy.orm import Session
 
 from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
-from app.api.resource.subresources import filtered, node_parent
+from app.api.resource.subresources import by_node, node_parent
 from app.api.schemas.portgroups import PortgroupChange, PortgroupCreate, PortgroupFilters
 from app.errors import Invalid
 from app.inventory.connectivity import portgroups as service
@@ -44,10 +43,6 @@ def _check_filters(query: Query) -> None:
         raise Invalid(f"{', '.join(names)}: only one of them can be given")
 
 
-def _narrow(context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
-    return filtered(context, statement, query, Portgroup)
-
-
 def _change(
     context: RequestContext, session: Session, group: Portgroup, values: dict[str, Any]
 ) -> None:
@@ -62,10 +57,12 @@ ROUTES = ResourceRoutes(
     "baremetal:portgroup",
     label="port group",
 )
-ROUTES.lists(PortgroupFilters, _narrow, check=_check_filters, details=True, query="portgroups")
+ROUTES.lists(
+    PortgroupFilters, by_node(Portgroup), check=_check_filters, details=True, query="portgroups"
+)
 ROUTES.lists(
     PortgroupFilters,
-    _narrow,
+    by_node(Portgroup),
     parent=node_parent(Portgroup, BELOW_NODES_SINCE),
     details=True,
     query="portgroups",

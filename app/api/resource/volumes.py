@@ -4,15 +4,14 @@ from typing import Any
 
 from flask import Response
 from marshmallow import Schema
-from sqlalchemy import Select
 
 from app.api.node.node_identifiers import id_of
 from app.api.openapi.shapes import LINKS, Component, exactly
-from app.api.request.context import Query, RequestContext
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
-from app.api.resource.subresources import filtered, node_parent
+from app.api.resource.subresources import by_node, node_parent
 from app.api.schemas.volumes import (
     ConnectorChange,
     ConnectorCreate,
@@ -83,11 +82,7 @@ def _declare(
     change: type[Schema],
 ) -> None:
     """Declare the routes of connectors or targets, which differ in schemas only."""
-    model = resource.model
-
-    def narrow(context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
-        return filtered(context, statement, query, model)
-
+    model, narrow = resource.model, by_node(resource.model)
     routes = ResourceRoutes(resource, volumes, noun, f"{noun}s", "baremetal:volume")
     routes.lists(VolumeFilters, narrow)
     routes.lists(VolumeFilters, narrow, parent=node_parent(model, SINCE))
