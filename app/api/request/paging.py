@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from flask import Response
-from sqlalchemy import ColumnElement, Connection, Row, Select
+from sqlalchemy import Connection, Row, Select, SQLColumnExpression
 from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
@@ -49,7 +49,7 @@ def page_of(
 
 
 def equal_to(
-    statement: Statement, query: Query, columns: Mapping[str, ColumnElement[Any]]
+    statement: Statement, query: Query, columns: Mapping[str, SQLColumnExpression[Any]]
 ) -> Statement:
     """
     Limit a query for rows by the parameters that the request has, each of which compares a column.
