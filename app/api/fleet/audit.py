@@ -7,15 +7,7 @@ from flask import Response
 from sqlalchemy import ColumnElement, Select, or_, select, true
 
 from app.api.openapi.returns import listed
-from app.api.openapi.shapes import (
-    INTEGER,
-    TEXT,
-    Component,
-    array,
-    column_shapes,
-    exactly,
-    one_of,
-)
+from app.api.openapi.shapes import INTEGER, TEXT, Component, array, column_shapes, exactly, one_of
 from app.api.request.context import Query, RequestContext
 from app.api.request.paging import equal_to, page_answer, page_of
 from app.api.request.routes import Routes

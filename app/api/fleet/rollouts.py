@@ -42,14 +42,7 @@ from app.engine import power
 from app.engine.refreshes import REFRESH
 from app.errors import AlreadyExists, Invalid, NotFound
 from app.lifecycle.rollout_states import RolloutEvent
-from app.models import (
-    Node,
-    PauseCause,
-    Rollout,
-    RolloutNode,
-    RolloutNodeState,
-    RolloutState,
-)
+from app.models import Node, PauseCause, Rollout, RolloutNode, RolloutNodeState, RolloutState
 from app.rollouts import rollout_plan, rollout_progress
 from app.rollouts import rollouts as service
 from app.rollouts.rollout_plan import Plan, Strategy

@@ -13,12 +13,7 @@ from app.api.openapi.returns import NO_CONTENT, STARTED
 from app.api.openapi.shapes import BOOLEAN, DOCUMENT, exactly, or_null
 from app.api.request.context import Fields, RequestContext
 from app.api.request.routes import Routes
-from app.api.schemas.management import (
-    BootModeTarget,
-    ConsoleTarget,
-    RaidTarget,
-    SecureBootTarget,
-)
+from app.api.schemas.management import BootModeTarget, ConsoleTarget, RaidTarget, SecureBootTarget
 from app.api.transport.responses import empty, json
 from app.engine import management as service
 from app.identity.caller import Caller

@@ -24,13 +24,7 @@ from app.api.openapi.shapes import BOOLEAN, LINK, TEXT, UUID, Component, array, 
 from app.api.policy import masking
 from app.api.policy.list_scope import ListScope
 from app.api.request.context import Fields, Query, RequestContext
-from app.api.request.paging import (
-    page_answer,
-    page_of,
-    requested_fields,
-    rows_of,
-    shape,
-)
+from app.api.request.paging import page_answer, page_of, requested_fields, rows_of, shape
 from app.api.request.parsing import body
 from app.api.request.patching import patched
 from app.api.request.redaction import check_kept_secrets, concealer

@@ -16,11 +16,7 @@ from app.api.request.paging import equal_to, page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
-from app.api.schemas.baselines import (
-    BaselineChange,
-    BaselineCreate,
-    BaselineNodesQuery,
-)
+from app.api.schemas.baselines import BaselineChange, BaselineCreate, BaselineNodesQuery
 from app.api.transport.responses import json
 from app.api.values.value_types import ListQuery
 from app.baselines import baselines as service

@@ -14,17 +14,7 @@ from uuid import UUID
 
 import orjson
 from flask import Response
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    FromClause,
-    Join,
-    Row,
-    Select,
-    Text,
-    cast,
-    select,
-)
+from sqlalchemy import Column, ColumnElement, FromClause, Join, Row, Select, Text, cast, select
 from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
