@@ -2,14 +2,13 @@
 Commands for compliance with baselines: nodes of a baseline, baselines of a node, and the remedy.
 """
 
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from app.cli import bulk, rollouts
-from app.cli.commands import Node
+from app.cli.commands import Limit, Node
 from app.cli.node_commands.verbs import StepsGiven
 from app.cli.rest import Api
 from app.cli.terminal import arguments
@@ -38,11 +37,10 @@ def nodes(
     state: Annotated[
         str | None, typer.Option(help="Only those that are: complies, differs or unknown")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Largest number of items")] = None,
+    limit: Limit = None,
 ) -> None:
     """List the nodes of a baseline, with the differences of each and their begin."""
-    query = {} if state is None else {"state": state}
-    items = api.every("baselines", baseline, "nodes", limit=limit, **query)
+    items = api.every("baselines", baseline, "nodes", limit=limit, state=state)
     output.items((_row(output, item) for item in items), OF_BASELINE)
 
 
@@ -98,7 +96,8 @@ def _settings_step(baseline: Document) -> Document:
     """Return the step that applies the BIOS settings of a baseline. Raises Usage: it has none."""
     settings = [
         {"name": rule["field"].removeprefix(BIOS), "value": rule["value"]}
-        for rule in _settings_rules(baseline["expected"])
+        for rule in baseline["expected"]
+        if rule["field"].startswith(BIOS) and rule["operator"] == "="
     ]
     if not settings:
         raise Usage(
@@ -106,10 +105,6 @@ def _settings_step(baseline: Document) -> Document:
             " --runbook, as for firmware, whose steps have the address of the update"
         )
     return {"interface": "bios", "step": "apply_configuration", "args": {"settings": settings}}
-
-
-def _settings_rules(rules: Sequence[Document]) -> list[Document]:
-    return [rule for rule in rules if rule["field"].startswith(BIOS) and rule["operator"] == "="]
 
 
 def _row(output: Output, item: Document) -> Document:

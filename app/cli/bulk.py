@@ -11,18 +11,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
 from typer.core import TyperArgument
 
-from app.cli.commands import node_names, option
+from app.cli.commands import Yes, node_names, option
 from app.cli.rest import Api
 from app.cli.terminal import arguments, styles
 from app.cli.terminal.consoles import console, text
 from app.cli.terminal.errors import Failure, NotYet, Usage
 from app.cli.terminal.output import Document, Output
 from app.text.sentences import counted
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 JOBS, MOST_JOBS = 8, 64
 #: Nodes of a selection beyond which an action is confirmed that harms only in numbers.
@@ -59,19 +62,17 @@ Nodes = Annotated[
     list[str] | None,
     typer.Argument(metavar="NODE...", help="Names or UUIDs", autocompletion=_names_and_words),
 ]
-#: Options of every command that takes `Nodes`.
-OPTIONS = (
-    option("where", Where),
-    option("names_file", NamesFile),
+#: Options of every command that sends requests for many nodes.
+SENDING = (
     option(
         "jobs",
         Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Number of parallel requests")],
         JOBS,
     ),
-    option(
-        "yes", Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation")], False
-    ),
+    option("yes", Yes, False),
 )
+#: Options of every command that takes `Nodes`.
+OPTIONS = (option("where", Where), option("names_file", NamesFile), *SENDING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,34 +203,34 @@ def for_each_node(
 
 
 def in_parallel(
-    api: Api, nodes: Sequence[str], jobs: int, action: NodeAction
-) -> Iterator[tuple[str, Outcome | Failure]]:
+    api: Api, items: Sequence[T], jobs: int, action: Callable[[Api, T], R]
+) -> Iterator[tuple[T, R | Failure]]:
     """
-    Yield the result of each node, in order of completion.
+    Yield the result of each item, such as the name of a node, in order of completion.
 
     The threads are daemons: an executor would wait for them after Ctrl-C.
     """
-    waiting, results = SimpleQueue[str](), SimpleQueue[tuple[str, Outcome | Exception]]()
-    for node in nodes:
-        waiting.put(node)
+    waiting, results = SimpleQueue[T](), SimpleQueue[tuple[T, R | Exception]]()
+    for item in items:
+        waiting.put(item)
 
     def work() -> None:
         thread_api = api.another()
         with suppress(Empty):
             while True:
-                node = waiting.get_nowait()
+                item = waiting.get_nowait()
                 try:
-                    results.put((node, action(thread_api, node)))
+                    results.put((item, action(thread_api, item)))
                 except Exception as error:  # raised again where the results are read
-                    results.put((node, error))
+                    results.put((item, error))
 
-    for _ in range(min(jobs, len(nodes))):
+    for _ in range(min(jobs, len(items))):
         threading.Thread(target=work, daemon=True).start()
-    for _ in nodes:
-        node, result = results.get()
+    for _ in items:
+        item, result = results.get()
         if isinstance(result, Exception) and not isinstance(result, Failure):
             raise result
-        yield node, result
+        yield item, result
 
 
 def _conclude(

@@ -107,6 +107,10 @@ Node = Annotated[
 ]
 
 
+Limit = Annotated[int | None, typer.Option(min=1, help="Largest number of items")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation")]
+
+
 class Waiting(TyperCommand):
     """
     A command whose --wait has an optional value: without one it waits without a limit.

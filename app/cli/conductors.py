@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from app.cli import bulk
+from app.cli.commands import Yes
 from app.cli.node_commands.verbs import Wait
 from app.cli.rest import Api
 from app.cli.terminal.errors import Failure, NotYet
@@ -37,7 +38,7 @@ def drain(
     *,
     reason: Annotated[str | None, typer.Option(help="The reason, for other operators")] = None,
     wait: Wait = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation")] = False,
+    yes: Yes = False,
 ) -> None:
     """
     Drain a conductor: it completes its steps, and gets no new work, also after a restart.

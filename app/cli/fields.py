@@ -3,11 +3,11 @@ Fields that operators set. The options of `create`, `set` and `unset`, and the b
 requests, derive from one table for each resource.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from inspect import Parameter
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -32,6 +32,44 @@ class Kind(Enum):
     KEY = "--field FILE, or -, with several lines"
 
 
+def _steps(flag: str, text: str) -> object:
+    """Parse steps; give each the order of its place, unless it has one. Raises Usage."""
+    steps = arguments.document(flag, text)
+    if not isinstance(steps, list):
+        return steps
+    return [
+        {"order": number, **step} if isinstance(step, dict) else step
+        for number, step in enumerate(steps, 1)
+    ]
+
+
+def _whole_text(flag: str, path: str) -> str:
+    return "".join(f"{line}\n" for line in arguments.lines(flag, path))
+
+
+class _Form(NamedTuple):
+    """Form of the option of a type of fields."""
+
+    value_type: Any
+    help_end: str = ""  # end of the help text
+    parse: Callable[[str, Any], Any] = lambda _flag, value: value
+
+
+_OF_JSON = ": a file of JSON, - for standard input, or JSON itself"
+_OF_FILE = ": a file, or - for standard input"
+_FORMS: Mapping[Kind, _Form] = {
+    Kind.TEXT: _Form(str | None),
+    Kind.NUMBER: _Form(int | None),
+    Kind.FLAG: _Form(bool | None),
+    Kind.WORDS: _Form(list[str] | None, ", several times"),
+    Kind.PAIRS: _Form(list[str] | None, ": KEY=VALUE, several times", arguments.pairs),
+    Kind.JSON: _Form(str | None, _OF_JSON, arguments.document),
+    Kind.STEPS: _Form(str | None, _OF_JSON, _steps),
+    Kind.SECRET: _Form(str | None, f"{_OF_FILE}; its first line counts", first_line),
+    Kind.KEY: _Form(str | None, _OF_FILE, _whole_text),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """A field and its option."""
@@ -47,69 +85,23 @@ class Field:
 
     def setting(self) -> Parameter:
         """Option of `create` and `set`."""
-        match self.kind:
-            case Kind.FLAG:
-                flags = f"{self.flag}/--no-{self.flag[2:]}"
-                return option(
-                    self.name, Annotated[bool | None, typer.Option(flags, help=self.help_text)]
-                )
-            case Kind.NUMBER:
-                return option(
-                    self.name,
-                    Annotated[int | None, typer.Option(self.flag, help=self.help_text)],
-                )
-            case Kind.PAIRS:
-                help_text = f"{self.help_text}: KEY=VALUE, several times"
-                return option(
-                    self.name, Annotated[list[str] | None, typer.Option(self.flag, help=help_text)]
-                )
-            case Kind.WORDS:
-                help_text = f"{self.help_text}, several times"
-                return option(
-                    self.name, Annotated[list[str] | None, typer.Option(self.flag, help=help_text)]
-                )
-            case Kind.JSON | Kind.STEPS:
-                help_text = (
-                    f"{self.help_text}: a file of JSON, - for standard input, or JSON itself"
-                )
-            case Kind.SECRET:
-                help_text = (
-                    f"{self.help_text}: a file, or - for standard input; its first line counts"
-                )
-            case Kind.KEY:
-                help_text = f"{self.help_text}: a file, or - for standard input"
-            case _:
-                help_text = self.help_text
-        return option(self.name, Annotated[str | None, typer.Option(self.flag, help=help_text)])
+        form = _FORMS[self.kind]
+        flags = f"{self.flag}/--no-{self.flag[2:]}" if self.kind is Kind.FLAG else self.flag
+        about = typer.Option(flags, help=f"{self.help_text}{form.help_end}")
+        return option(self.name, Annotated[form.value_type, about])
 
     def unsetting(self) -> Parameter:
         """Option of `unset`, which removes the field or keys of it."""
-        if self.kind is Kind.PAIRS:
-            help_text = (
-                f"A key of its {self.help_text[0].lower()}{self.help_text[1:]}, several times"
-            )
-            return option(
-                self.name, Annotated[list[str] | None, typer.Option(self.flag, help=help_text)]
-            )
-        return option(
-            self.name, Annotated[bool, typer.Option(self.flag, help=self.help_text)], False
-        )
+        if self.kind is not Kind.PAIRS:
+            about = typer.Option(self.flag, help=self.help_text)
+            return option(self.name, Annotated[bool, about], False)
+        of_field = f"{self.help_text[0].lower()}{self.help_text[1:]}"
+        about = typer.Option(self.flag, help=f"A key of its {of_field}, several times")
+        return option(self.name, Annotated[list[str] | None, about])
 
     def value(self, text: Any) -> Any:
         """Parse the text of an option. Raises Usage."""
-        match self.kind:
-            case Kind.PAIRS:
-                return arguments.pairs(self.flag, text)
-            case Kind.JSON:
-                return arguments.document(self.flag, text)
-            case Kind.STEPS:
-                return _ordered(arguments.document(self.flag, text))
-            case Kind.SECRET:
-                return first_line(self.flag, text)
-            case Kind.KEY:
-                return "".join(f"{line}\n" for line in arguments.lines(self.flag, text))
-            case _:
-                return text
+        return _FORMS[self.kind].parse(self.flag, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,16 +161,6 @@ class Fields:
             else:
                 patch.append(change("remove", field.name))
         return patch
-
-
-def _ordered(steps: object) -> object:
-    """Give each step the order of its place, unless it has one."""
-    if not isinstance(steps, list):
-        return steps
-    return [
-        {"order": number, **step} if isinstance(step, dict) else step
-        for number, step in enumerate(steps, 1)
-    ]
 
 
 def _given(values: Mapping[str, object], field: Field) -> bool:

@@ -5,14 +5,13 @@ from typing import Annotated, Any
 import typer
 
 from app.cli import bulk, rollouts
-from app.cli.commands import FOREVER
+from app.cli.commands import FOREVER, Limit
 from app.cli.node_commands.verbs import StepsGiven
-from app.cli.resources import Limit
+from app.cli.resources import checked_uuid
 from app.cli.rest import Api
 from app.cli.terminal import arguments, times
 from app.cli.terminal.errors import Usage
 from app.cli.terminal.output import Output
-from app.cli.terminal.tables import UUID
 from app.cli.terminal.times import Since
 
 COLUMNS = (
@@ -156,7 +155,4 @@ def _request(api: Api, output: Output, uuid: str, target: str) -> None:
 
 
 def _uuid(uuid: str) -> str:
-    """Check the form of a UUID. Raises Usage."""
-    if not UUID.fullmatch(uuid.lower()):
-        raise Usage(f"{uuid!r} is not the UUID of a rollout; `ingot fleet list` has them")
-    return uuid
+    return checked_uuid(uuid, "rollout", "fleet")

@@ -7,13 +7,13 @@ import typer
 
 from app.cli import bulk
 from app.cli.bulk import Nodes, NodeSelection, Outcome
-from app.cli.commands import hold_kinds
-from app.cli.resources import Limit
+from app.cli.commands import Limit, hold_kinds
+from app.cli.fields import change
+from app.cli.resources import checked_uuid
 from app.cli.rest import Api
 from app.cli.terminal import times
 from app.cli.terminal.errors import Usage
 from app.cli.terminal.output import Document, Output, moment
-from app.cli.terminal.tables import UUID
 from app.cli.terminal.times import Since
 
 COLUMNS = (
@@ -95,9 +95,9 @@ def extend(
     if unlimited and (until or hold_duration):
         raise Usage("--unlimited: not with --until or --for")
     values = {**_expiry(until, hold_duration), **({"reason": reason} if reason else {})}
-    patch = [{"op": "add", "path": f"/{name}", "value": value} for name, value in values.items()]
+    patch = [change("add", name, value=value) for name, value in values.items()]
     if unlimited:
-        patch.append({"op": "remove", "path": "/expires_at"})
+        patch.append(change("remove", "expires_at"))
     if not patch:
         raise Usage("nothing to change was named; --help says what there is")
     hold = api.request("PATCH", "holds", _uuid(uuid), body=patch).json()
@@ -129,7 +129,4 @@ def _until(hold: Document) -> str:
 
 
 def _uuid(uuid: str) -> str:
-    """Check the form of a UUID. Raises Usage."""
-    if not UUID.fullmatch(uuid.lower()):
-        raise Usage(f"{uuid!r} is not the UUID of a hold; `ingot hold list` has them")
-    return uuid
+    return checked_uuid(uuid, "hold", "hold")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.resources import Limit
+from app.cli.commands import Limit
 from app.cli.rest import Api
 from app.cli.terminal.errors import Failure
 from app.cli.terminal.output import Document, Output
@@ -24,9 +24,8 @@ def list_quotas(
     limit: Limit = None,
 ) -> None:
     """List quotas, with the nodes that each project leases."""
-    query = {} if project is None else {"project": project}
     fields = ",".join(output.fields or COLUMNS)
-    output.items(api.every("quotas", limit=limit, fields=fields, **query), COLUMNS)
+    output.items(api.every("quotas", limit=limit, fields=fields, project=project), COLUMNS)
 
 
 def set_quota(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.commands import Command, option
+from app.cli.commands import Command, Limit, option
 from app.cli.fields import Fields
 from app.cli.rest import Api
 from app.cli.terminal.errors import Failure, Usage
@@ -19,8 +19,14 @@ from app.cli.terminal.tables import UUID
 
 Ident = Annotated[str, typer.Argument(metavar="WHICH", help="UUID, or name")]
 Idents = Annotated[list[str], typer.Argument(metavar="WHICH...", help="UUIDs, or names")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Largest number of items")]
 NO_FIELDS = Fields(())
+
+
+def checked_uuid(uuid: str, kind: str, group: str) -> str:
+    """Check the form of a UUID. group: of the commands for the kind. Raises Usage."""
+    if not UUID.fullmatch(uuid.lower()):
+        raise Usage(f"{uuid!r} is not the UUID of a {kind}; `ingot {group} list` has them")
+    return uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +44,11 @@ class Kind:
 
     def listing(self) -> Command:
         def items(api: Api, output: Output, **values: Any) -> None:
-            query = {name: value for name, value in values.items() if value is not None}
             if self.paged:
-                query["fields"] = ",".join(output.fields or self.columns)
-                output.items(api.every(self.path, **query), self.columns)
+                fields = ",".join(output.fields or self.columns)
+                output.items(api.every(self.path, fields=fields, **values), self.columns)
             else:
-                output.items(api.get(self.path, **query)[self.path], self.columns)
+                output.items(api.get(self.path)[self.path], self.columns)
 
         items.__doc__ = f"List {self.plural}."
         options = [

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli import bulk
-from app.cli.commands import option
+from app.cli.commands import Yes, option
 from app.cli.rest import Api
 from app.cli.terminal import times
 from app.cli.terminal.errors import Failure, NotYet, Usage
@@ -92,9 +92,7 @@ OPTIONS = (
             ),
         ],
     ),
-    option(
-        "yes", Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation")], False
-    ),
+    option("yes", Yes, False),
 )
 
 

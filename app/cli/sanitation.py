@@ -8,7 +8,7 @@ import typer
 
 from app.cli import bulk
 from app.cli.bulk import Nodes, NodeSelection, Outcome
-from app.cli.commands import Node
+from app.cli.commands import Limit, Node
 from app.cli.rest import Api
 from app.cli.terminal.errors import Failure, Usage
 from app.cli.terminal.output import Document, Output
@@ -24,7 +24,7 @@ def list_reports(
     output: Output,
     node: Node,
     *,
-    limit: Annotated[int | None, typer.Option(min=1, help="Largest number of items")] = None,
+    limit: Limit = None,
 ) -> None:
     """List the sanitation reports of a node, the newest first; of a deleted one by its UUID."""
     output.items(map(_row, api.every("nodes", node, "sanitation", limit=limit)), COLUMNS, BRIEFLY)

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, or_, select
+from sqlalchemy import Connection, bindparam, select
 
-from app.db.clock import now
 from app.errors import Forbidden, Invalid
 from app.identity import accounts, roles, tokens
 from app.identity.caller import Caller, with_implied
@@ -47,12 +46,7 @@ _BY_UUID = select(*_ACCOUNT).where(User.uuid == bindparam("uuid"), User.enabled)
 _BY_DIGEST = (
     select(ApiToken.id, ApiToken.project_id, ApiToken.role, tokens.USE_IS_OLD, *_ACCOUNT)
     .join(User, ApiToken.user_id == User.id)
-    .where(
-        tokens.HAS_DIGEST,
-        ApiToken.revoked_at.is_(None),
-        or_(ApiToken.expires_at.is_(None), ApiToken.expires_at > now()),
-        User.enabled,
-    )
+    .where(tokens.HAS_DIGEST, tokens.IS_VALID, User.enabled)
 )
 
 

@@ -6,10 +6,9 @@ docs/security.md has the table.
 
 from collections.abc import Iterator, Mapping
 
-from sqlalchemy import Select, or_, select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from app.db.clock import now
 from app.identity import tokens
 from app.models import (
     ENDED,
@@ -44,12 +43,9 @@ def of_user(session: Session, user: User) -> Iterator[dict[str, object]]:
 
 
 def _queries(user: User) -> Iterator[tuple[str, Select[object, object]]]:
-    valid = (
-        ApiToken.user_id == user.id,
-        ApiToken.revoked_at.is_(None),
-        or_(ApiToken.expires_at.is_(None), ApiToken.expires_at > now()),
-    )
-    of_tokens = select(ApiToken.uuid, ApiToken.name).where(*valid).order_by(ApiToken.id)
+    of_user = ApiToken.user_id == user.id
+    of_tokens = select(ApiToken.uuid, ApiToken.name).where(of_user, tokens.IS_VALID)
+    of_tokens = of_tokens.order_by(ApiToken.id)
     yield "session", of_tokens.where(ApiToken.name == tokens.SESSION)
     yield "token", of_tokens.where(ApiToken.name.is_distinct_from(tokens.SESSION))
     rollouts = select(Rollout.uuid, Rollout.target).where(Rollout.user_id == user.uuid)

@@ -7,7 +7,6 @@ no rights, and a role that was taken away is missing.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import select
@@ -19,18 +18,10 @@ from app.identity.caller import Caller, with_implied
 from app.models import User
 
 
-@dataclass(frozen=True, slots=True)
-class Authority:
-    """A user of the database, and the roles in one scope that work relies on."""
-
-    user: str  # UUID
-    project: str | None  # identifier, or None for the system
-    roles: tuple[str, ...]  # with implied ones
-
-
 def authority_of(session: Session, caller: Caller) -> Mapping[str, object] | None:
     """
-    Return the authority of a caller, as a document.
+    Return the authority of a caller, as a document: the user's UUID, the project's identifier (None
+    for the system), and the roles there, with implied ones.
 
     Roles that only the caller's token gives, as a provider's JWT does, are left out: they cannot
     be read again. Returns None if the caller is no user of the database, such as one of Keystone.
@@ -40,20 +31,20 @@ def authority_of(session: Session, caller: Caller) -> Mapping[str, object] | Non
     user_roles = _roles_of(session, caller.user_id, caller.project_id)
     if user_roles is None:
         return None
-    current_roles = tuple(role for role in caller.roles if role in user_roles)
-    return asdict(Authority(caller.user_id, caller.project_id, current_roles))
+    current_roles = [role for role in caller.roles if role in user_roles]
+    return {"user": caller.user_id, "project": caller.project_id, "roles": current_roles}
 
 
 def lost(session: Session, authority: Mapping[str, Any] | None) -> str | None:
     """Describe the rights of an authority that its user has lost, if any."""
     if authority is None:
         return None
-    required = Authority(authority["user"], authority["project"], tuple(authority["roles"]))
-    user_roles = _roles_of(session, required.user, required.project)
+    project = authority["project"]
+    user_roles = _roles_of(session, authority["user"], project)
     if user_roles is None:
         return "the user is disabled or deleted"
-    missing_roles = [role for role in required.roles if role not in user_roles]
-    scope_name = "the system" if required.project is None else f"project {required.project}"
+    missing_roles = [role for role in authority["roles"] if role not in user_roles]
+    scope_name = "the system" if project is None else f"project {project}"
     return (
         f"the user has lost the role {' and '.join(missing_roles)} in {scope_name}"
         if missing_roles

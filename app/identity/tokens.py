@@ -49,6 +49,11 @@ def session_digest(connection: Connection, text: str) -> str:
     return keyed or digest(text)
 
 
+#: Condition of the tokens that are neither revoked nor expired.
+IS_VALID = and_(
+    ApiToken.revoked_at.is_(None), or_(ApiToken.expires_at.is_(None), ApiToken.expires_at > now())
+)
+
 #: Condition of the token whose digests are the parameters `of_token` and `of_session`.
 HAS_DIGEST = or_(
     and_(ApiToken.digest == bindparam("of_token"), func.coalesce(ApiToken.name, "") != SESSION),
@@ -167,14 +172,10 @@ def move(session: Session, text: str, project: int | None) -> str | None:
     """
     new_text = _new_text()
     connection = connection_of(session)
-    valid = (
-        ApiToken.digest == session_digest(connection, text),
-        ApiToken.name == SESSION,
-        ApiToken.revoked_at.is_(None),
-        ApiToken.expires_at > now(),
-    )
+    of_text = ApiToken.digest == session_digest(connection, text)
+    statement = update(ApiToken).where(of_text, ApiToken.name == SESSION, IS_VALID)
     values = {"digest": session_digest(connection, new_text), "project_id": project, "role": None}
-    moved = session.scalar(update(ApiToken).where(*valid).values(values).returning(ApiToken.id))
+    moved = session.scalar(statement.values(values).returning(ApiToken.id))
     return None if moved is None else new_text
 
 
@@ -189,10 +190,8 @@ def end_sessions(session: Session, user: int) -> int:
 
 
 def _end(session: Session, which: ColumnElement[bool]) -> int:
-    valid = (
-        ApiToken.name == SESSION, ApiToken.revoked_at.is_(None), ApiToken.expires_at > now(),
-    )  # fmt: skip
-    statement = update(ApiToken).where(which, *valid).values(revoked_at=now())
+    sessions = update(ApiToken).where(which, ApiToken.name == SESSION, IS_VALID)
+    statement = sessions.values(revoked_at=now())
     return len(session.scalars(statement.returning(ApiToken.id)).all())
 
 

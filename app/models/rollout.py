@@ -71,8 +71,8 @@ class Rollout(Identified, Timestamped, Base):
     user_id: Mapped[str | None] = mapped_column(String(255))
     user_name: Mapped[str | None] = mapped_column(String(255))
     request_id: Mapped[str | None] = mapped_column(String(64))
-    # an `app.identity.standing.Authority`, checked at each start; null if the caller is no local
-    # user
+    # see `app.identity.standing.authority_of`, checked at each start; null if the caller is no
+    # local user
     authority: Mapped[dict[str, Any] | None] = mapped_column(Document(none_as_null=True))
     target: Mapped[str] = mapped_column(String(32))  # verb or power state
     arguments: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)  # of the verb

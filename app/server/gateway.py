@@ -73,11 +73,10 @@ class Immediate:
 
 
 class Body:
-    """The body of a request, as `wsgi.input`."""
+    """The body of a request, as `wsgi.input`. ended: there is none, as in that for a WebSocket."""
 
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._ended = False
+    def __init__(self, receive: Receive, *, ended: bool = False) -> None:
+        self._receive, self._ended = receive, ended
         self._rest = b""
 
     def read(self, size: int = -1) -> bytes:
@@ -104,15 +103,6 @@ class Body:
             size = len(body)
         self._rest = body[size:]
         return body[:size]
-
-
-class NoBody:
-    """The body of a request to open a WebSocket: it has none."""
-
-    def read_within(self, _size: int, _seconds: float | None) -> bytes:
-        return b""
-
-    read = read_within
 
 
 class WebSocket:
@@ -248,7 +238,7 @@ def _respond(application: WSGIApplication, scope: Scope, proto: Exchange) -> Non
         return _write
 
     socket = WebSocket(proto, scope["subprotocols"]) if scope["type"] == "websocket" else None
-    body = Body(proto.receive) if socket is None else NoBody()
+    body = Body(proto.receive, ended=socket is not None)
     environ, repeated_header = wsgi_environ(scope, body)
     if socket is not None:
         environ[SOCKET] = socket
@@ -312,7 +302,7 @@ def _send(
     asgi.result(proto.send({"type": "http.response.body", "body": b""}))
 
 
-def wsgi_environ(scope: Scope, body: Body | NoBody) -> tuple[WSGIEnvironment, str | None]:
+def wsgi_environ(scope: Scope, body: Body) -> tuple[WSGIEnvironment, str | None]:
     """
     Return the WSGI environ of an ASGI scope, and the name of a header of `SINGLE` that is repeated.
 

@@ -2,6 +2,7 @@
 
 import { element, empty, failure, replace, table } from "./dom.js";
 import { SOURCES } from "./change_sources.js";
+import { choices } from "./forms.js";
 import { liveness } from "./parts.js";
 import { permissions } from "./permissions.js";
 import { counted } from "./words.js";
@@ -83,14 +84,8 @@ export const page = {
       name: "range", onchange: event => { between.hidden = event.target.value !== BETWEEN; changed("range", event.target.value); },
     }, [...Object.keys(RANGES), BETWEEN].map(name => element("option", { value: name, selected: name === choice.range },
       name === BETWEEN ? "between…" : `last ${name.replace("h", " hours").replace("d", " days").replace(/^1 hours/, "hour")}`))));
-    const boxes = sources.map(([name, { title }]) => element("label.inline", {}, element("input", {
-      type: "checkbox", name, checked: !choice.of || choice.of.split(",").includes(name),
-      onchange: event => {
-        const names = boxes.map(box => box.querySelector("input")).filter(box => box.checked).map(box => box.name);
-        if (names.length) changed("of", names.join());
-        else event.target.checked = true; // at least one stays checked
-      },
-    }), title));
+    const titles = Object.fromEntries(sources.map(([name, { title }]) => [name, title]));
+    const boxes = choices(titles, choice.of ? choice.of.split(",") : Object.keys(titles), names => changed("of", names.join()));
     const steps = element("label.inline", {}, element("input", {
       type: "checkbox", name: "steps", checked: Boolean(choice.steps), onchange: event => changed("steps", event.target.checked ? "yes" : ""),
     }), "with each step");

@@ -7,7 +7,7 @@ import { gathered } from "./live.js";
 import { badge, fleetLink, nodeLink, part } from "./parts.js";
 import { permissions } from "./permissions.js";
 import { settingsDrawn } from "./settings.js";
-import { age, ticking } from "./times.js";
+import { age, repeat, ticking } from "./times.js";
 
 const INTERVAL = 5000; // milliseconds between two reads; heartbeats are no events
 
@@ -103,9 +103,8 @@ export const page = {
       await Promise.all([...ofService, queues].map(card => card.renew()));
     };
     const renewSoon = gathered(renew, 0, signal);
-    const timer = setInterval(() => document.hidden || renewSoon(), INTERVAL);
-    const stopTicking = ticking(root);
-    signal.addEventListener("abort", () => { clearInterval(timer); stopTicking(); });
+    repeat(INTERVAL, renewSoon, signal);
+    ticking(root, signal);
     await renew();
   },
 };

@@ -33,6 +33,15 @@ export function dialog(title, content, buttons, firstAction) {
   });
 }
 
+// Await an action; tell the user its error.
+export async function reporting(action) {
+  try {
+    await action();
+  } catch (error) {
+    notice(error.message, "bad");
+  }
+}
+
 // Tell the user something that needs no answer.
 export function notice(content, kind = "") {
   const box = element(`p.notice${kind ? `.${kind}` : ""}`, {}, content,

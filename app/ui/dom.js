@@ -44,6 +44,10 @@ export function table(caption, heads, rows) {
       element("tbody", {}, rows.map(row => element("tr", {}, row.map(cell))))));
 }
 
+// A list of facts, rows of a name and a value; those without a value are left out. kind, ofValue: classes.
+export const factList = (rows, kind = "", ofValue = "") => element(`dl.facts${kind}`, {}, rows.filter(([, value]) => value)
+  .map(([name, value]) => [element("dt", {}, name), element(`dd${ofValue}`, {}, value)]));
+
 // A sentence with commands between backticks.
 const withCommands = sentence =>
   sentence.split("`").map((part, index) => (index % 2 ? element("code", {}, part) : part));

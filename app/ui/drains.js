@@ -1,8 +1,8 @@
 // The drain of a conductor: what an operator sees of it, and the button that begins or ends it.
 
-import { dialog, notice } from "./dialogs.js";
+import { notice, reporting } from "./dialogs.js";
 import { element } from "./dom.js";
-import { form } from "./forms.js";
+import { formDialog } from "./forms.js";
 import { age } from "./times.js";
 
 const REASON = { name: "reason", type: "string", maxLength: 255, description: "for other operators" };
@@ -17,32 +17,23 @@ export const drainOf = ({ drained_at: begin, drain_reason: reason }) =>
   begin && element("span.muted", {}, "for ", age(begin), reason && `: ${reason}`);
 
 function askForReason(api, service, name, onChange) {
-  const inputs = form([REASON], {});
   const nodes = dependentNodes(service, name);
-  return dialog(`Drain ${name}`, [
+  return formDialog({ title: `Drain ${name}`, label: "Drain", kind: "danger", fields: [REASON], content: [
     element("p", {}, "It completes its running steps, and gets no new work, also after a restart. Other conductors take over the rest."),
     nodes > 0 && element("p.bad", {},
       `${nodes === 1 ? "1 node has" : `${nodes} nodes have`} no other conductor: their operations wait until it is undrained.`),
-    inputs.root,
-  ], [{
-    label: "Drain", kind: "danger",
-    act: () => inputs.submit(async ({ reason = null }) => {
-      await api.put(`conductors/${encodeURIComponent(name)}/drain`, { reason });
-      notice(`${name} drains.`);
-      onChange();
-    }),
-  }]);
+  ] }, async ({ reason = null }) => {
+    await api.put(`conductors/${encodeURIComponent(name)}/drain`, { reason });
+    notice(`${name} drains.`);
+    onChange();
+  });
 }
 
-async function end(api, name, onChange) {
-  try {
-    await api.delete(`conductors/${encodeURIComponent(name)}/drain`);
-    notice(`${name} gets new work with its next heartbeat.`);
-    onChange();
-  } catch (error) {
-    notice(error.message, "bad");
-  }
-}
+const end = (api, name, onChange) => reporting(async () => {
+  await api.delete(`conductors/${encodeURIComponent(name)}/drain`);
+  notice(`${name} gets new work with its next heartbeat.`);
+  onChange();
+});
 
 // Return the button. service: the answer about the service, with the conductor; onChange: called
 // after a change.

@@ -2,6 +2,7 @@
 
 import { element, replace } from "./dom.js";
 import { badge } from "./parts.js";
+import { repeat } from "./times.js";
 
 const INTERVAL = 5000; // milliseconds between two reads; a heartbeat that is missing is no event
 
@@ -34,8 +35,7 @@ export function faultyConductors(api, signal) {
         element("code", {}, each.hostname), " ", badge(each.state), ` ${each.reason}. `, work(each))));
     } catch { /* see above */ }
   };
-  const timer = setInterval(() => document.hidden || read(), INTERVAL);
-  signal.addEventListener("abort", () => clearInterval(timer));
+  repeat(INTERVAL, read, signal);
   read();
   return root;
 }

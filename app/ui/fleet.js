@@ -1,6 +1,6 @@
 // The fleet: failures first, counts by state, filters, a table of all nodes, and work on many of them.
 
-import { notice } from "./dialogs.js";
+import { reporting } from "./dialogs.js";
 import { element, failure, replace } from "./dom.js";
 import { colourOf, facts } from "./facts.js";
 import { faultyConductors } from "./faulty_conductors.js";
@@ -116,7 +116,7 @@ async function show(root, context) {
   }
 
   const enrolment = may("node:create") && element("button", {
-    type: "button", onclick: () => enrol(api, node => navigate(`/nodes/${node.uuid}`)).catch(error => notice(error.message, "bad")),
+    type: "button", onclick: () => reporting(() => enrol(api, node => navigate(`/nodes/${node.uuid}`))),
   }, "Enrol");
   replace(root, element("div.row", {}, element("h1", {}, "Fleet"), state.element, enrolment), faultyConductors(api, signal),
     failures.element, strip, chips, bar.element, tableRoot);

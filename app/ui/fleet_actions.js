@@ -1,6 +1,6 @@
 // The bar of the selected nodes: what can be done with all of them at once, or in waves.
 
-import { notice } from "./dialogs.js";
+import { notice, reporting } from "./dialogs.js";
 import { element } from "./dom.js";
 import { CHANGES, change } from "./fleet_changes.js";
 import { MOST_IN_EXPRESSION } from "./fleet_selection.js";
@@ -25,7 +25,7 @@ export function actionBar({ api, release, may, selection, navigate }) {
       Object.entries(CHANGES).filter(([, { rule }]) => may(rule)).map(([key, { title }]) => option(key, title))));
   const start = element("button.primary", { type: "button", onclick: begin }, "Dry run…");
   const remark = element("span.muted", { role: "status" });
-  const rollOut = may("rollout:create") && element("button", { type: "button", onclick: plan }, "Roll out…");
+  const rollOut = may("rollout:create") && element("button", { type: "button", onclick: () => plan() }, "Roll out…");
   const count = element("strong");
   const bar = element("div.row.selection", { hidden: true, role: "group", "aria-label": "Selected nodes" },
     count, verb, start, rollOut, element("button.quiet", { type: "button", onclick: () => selection.clear() }, "Clear"), remark);
@@ -69,15 +69,9 @@ export function actionBar({ api, release, may, selection, navigate }) {
     }
   }
 
-  async function plan() {
-    try {
-      await createRollout(api, release, {
-        filters: selection.asFilters(), target: isVerb(verb.value) || /power|reboot/.test(verb.value) ? verb.value : "",
-      }, rollout => navigate(`/rollouts/${rollout.uuid}`));
-    } catch (error) {
-      notice(error.message, "bad");
-    }
-  }
+  const plan = () => reporting(() => createRollout(api, release, {
+    filters: selection.asFilters(), target: isVerb(verb.value) || /power|reboot/.test(verb.value) ? verb.value : "",
+  }, rollout => navigate(`/rollouts/${rollout.uuid}`)));
 
   return { element: bar, show, choose: action => { verb.value = action; show(); } };
 }

@@ -1,5 +1,6 @@
 // Forms made from fields (`schemas.js`); an error of the API stands at the field that it names.
 
+import { dialog } from "./dialogs.js";
 import { element } from "./dom.js";
 
 // The control of a field, with its current value.
@@ -99,4 +100,23 @@ export function form(fields, values) {
       }
     },
   };
+}
+
+// Show a form in a dialog; it stays open until `send(values)` has succeeded. content: above the form.
+export function formDialog({ title, label = title, kind = "primary", fields, values = {}, content = [] }, send) {
+  const inputs = form(fields, values);
+  return dialog(title, [content, inputs.root], [{ label, kind, act: () => inputs.submit(send) }]);
+}
+
+// Check boxes of choices, name -> label, of which at least one stays checked. onChange is called with the
+// checked names.
+export function choices(labels, checkedNames, onChange) {
+  const boxes = Object.entries(labels).map(([name, label]) => element("label.inline", {},
+    element("input", { type: "checkbox", name, checked: checkedNames.includes(name), onchange: change }), label));
+  function change(event) {
+    const names = boxes.map(box => box.querySelector("input")).filter(box => box.checked).map(box => box.name);
+    if (names.length) onChange(names);
+    else event.target.checked = true;
+  }
+  return boxes;
 }

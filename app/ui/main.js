@@ -4,7 +4,7 @@ import { api } from "./api.js";
 import { page as changes } from "./changes.js";
 import { page as conductors } from "./conductors.js";
 import { dialog, notice } from "./dialogs.js";
-import { element, failure, replace } from "./dom.js";
+import { element, factList, failure, replace } from "./dom.js";
 import { facts } from "./facts.js";
 import { page as fleet } from "./fleet.js";
 import { live } from "./live.js";
@@ -18,7 +18,7 @@ import { ask, askScope, scopes } from "./signin.js";
 import { chooseScope, forget, hasCredentials, onChange, returnFromProvider, signOut, whoami } from "./session.js";
 
 // A page is { title, path, key, rule, show(root, context) }. `path` may have parameters, as in
-// "/nodes/:id"; a page whose `rule` the caller does not pass is not offered. `show` may be asynchronous, and return a function that cleans up. `context` is
+// "/nodes/:id"; a page whose `rule` the caller does not pass is not offered. `show` may be asynchronous. `context` is
 // { api, live, params, navigate, keep, signal }: `params` has the parameters of path and query,
 // `keep` writes the query to the address, and `signal` aborts when the user leaves the page.
 const PAGES = [fleet, node, operations, rollouts, rollout, changes, resources, conductors];
@@ -67,8 +67,7 @@ async function show() {
   if (!match) return navigate(HOME);
   leavePage?.();
   const controller = new AbortController();
-  const cleanups = [];
-  leavePage = () => { controller.abort(); cleanups.forEach(clean => clean()); };
+  leavePage = () => controller.abort();
   for (const link of document.querySelectorAll("#pages a"))
     link.setAttribute("aria-current", link.dataset.path === match.page.path ? "page" : "false");
   document.title = `${match.page.title} · Ingot`;
@@ -77,10 +76,7 @@ async function show() {
   main.focus({ preventScroll: true });
   scrollTo(0, 0);
   try {
-    const cleanup = await match.page.show(root, {
-      api, live, navigate, keep, params: match.params, signal: controller.signal,
-    });
-    if (cleanup) controller.signal.aborted ? cleanup() : cleanups.push(cleanup);
+    await match.page.show(root, { api, live, navigate, keep, params: match.params, signal: controller.signal });
   } catch (error) {
     if (!controller.signal.aborted) replace(root, failure(error));
   }
@@ -96,7 +92,7 @@ const KEYS = [
 ];
 
 const help = () => dialog("Keyboard",
-  element("dl.facts", {}, KEYS.map(([key, description]) => [element("dt", {}, element("kbd", {}, key)), element("dd", {}, description)])), []);
+  factList(KEYS.map(([key, description]) => [element("kbd", {}, key), description])), []);
 
 let isPrefixed = false; // `g` was pressed
 document.addEventListener("keydown", event => {

@@ -1,6 +1,6 @@
 // A node: where it is, why it waits, its operation step by step, and its verbs.
 
-import { element, empty, failure, replace } from "./dom.js";
+import { element, empty, factList, failure, replace } from "./dom.js";
 import { badge, facts, moment, verbsOf } from "./facts.js";
 import { gathered } from "./live.js";
 import { edit, remove } from "./node_form.js";
@@ -12,6 +12,7 @@ import { timeline } from "./node_timeline.js";
 import { buttons } from "./node_verbs.js";
 import { permissionsOf } from "./permissions.js";
 import { retryOf } from "./retries.js";
+import { repeat } from "./times.js";
 
 const TICK = 1000; // milliseconds between drawings of a running operation
 
@@ -75,19 +76,18 @@ async function show(root, { api, live, navigate, params, signal }) {
       ["held by", explanation.held_by], ["since", explanation.since && moment(explanation.since)],
       ["next", explanation.next], ["at the latest", explanation.next_at && moment(explanation.next_at)],
       ...Object.entries(explanation.refused_verbs).filter(([verb]) => verb !== "active").map(([verb, reason]) => [`${verb} is refused`, reason]),
-    ].filter(([, value]) => value);
+    ];
     const { error } = explanation;
     // The summary has the message; no row repeats it.
     const hasText = text => typeof text === "string" && explanation.summary.toLowerCase().includes(text.toLowerCase());
     whySection.classList.toggle("failed", Boolean(error));
     replace(whySection, element("h2", {}, "Why, and what is next"), element("p.summary", {}, explanation.summary),
-      error && element("dl.facts.error", {}, [["error", !hasText(error.message) && error.message], ["code", error.code && element("code", {}, error.code)],
-        ["cause", !hasText(error.cause) && error.cause], ["hint", !hasText(error.hint) && error.hint]]
-        .filter(([, value]) => value).map(([name, value]) => [element("dt", {}, name), element("dd.bad", {}, value)])),
+      error && factList([["error", !hasText(error.message) && error.message], ["code", error.code && element("code", {}, error.code)],
+        ["cause", !hasText(error.cause) && error.cause], ["hint", !hasText(error.hint) && error.hint]], ".error", ".bad"),
       !error && node.last_error && !hasText(node.last_error) && element("p.bad", {}, `Last error: ${node.last_error}`),
       explanation.agent_log && may("node:agent_logs:get")
         && element("p", {}, downloadLink(explanation.agent_log.replace("/v1/", ""), explanation.agent_log.split("/").pop(), "The agent's log")),
-      element("dl.facts", {}, rows.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])));
+      factList(rows));
   }
 
   function showOperations() {
@@ -146,7 +146,7 @@ async function show(root, { api, live, navigate, params, signal }) {
   }
 
   const refresh = gathered(async () => { await readAll(); tabs.again(); }, 300, signal);
-  const tick = setInterval(() => { if (operation && !operation.finished_at) showSteps(); }, TICK);
+  repeat(TICK, () => { if (operation && !operation.finished_at) showSteps(); }, signal);
   await live.subscribe({ node: node.uuid }, {
     signal, onReset: refresh,
     onEvents: events => {
@@ -156,5 +156,4 @@ async function show(root, { api, live, navigate, params, signal }) {
     onState: connection.show,
   });
   await readAll();
-  return () => clearInterval(tick);
 }

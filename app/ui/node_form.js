@@ -1,10 +1,10 @@
 // Enrolling, changing and deleting a node: forms from the API's schema and the driver's properties.
 
 import { file } from "./api.js";
-import { dialog, notice } from "./dialogs.js";
+import { dialog, notice, reporting } from "./dialogs.js";
 import { element, failure, replace } from "./dom.js";
 import { form } from "./forms.js";
-import { bodySchema, changeable, fieldsOf } from "./schemas.js";
+import { bodySchema, changeable, fieldsOf, patchOf } from "./schemas.js";
 import { nameOf, sendEach } from "./sending.js";
 
 //: Fields that operators fill in, in this order; the others are folded.
@@ -62,8 +62,7 @@ export async function enrol(api, onEnrolled) {
     const entered = inputs?.controls || new Map();
     inputs = form([...ofNode.filter(field => !field.folded), ...properties, macs, ...ofNode.filter(field => field.folded)], { driver });
     for (const [name, input] of inputs.controls) input.value = entered.get(name)?.value ?? input.value; // another driver keeps what was typed
-    inputs.controls.get("driver").addEventListener("change", event =>
-      show(event.target.value).catch(error => notice(error.message, "bad")));
+    inputs.controls.get("driver").addEventListener("change", event => reporting(() => show(event.target.value)));
     replace(content, inputs.root);
   }
 
@@ -82,16 +81,10 @@ export async function enrol(api, onEnrolled) {
   return dialog("Enrol a node", content, [{ label: "Enrol", kind: "primary", act: () => inputs.submit(send) }]);
 }
 
-const isSame = (left, right) => JSON.stringify(left ?? null) === JSON.stringify(right ?? null);
 
 // The path of a field in a JSON patch; a key of a document may have any character.
 const pathOf = name => (name.startsWith(`${INFO}/`)
   ? `/${INFO}/${name.slice(INFO.length + 1).replaceAll("~", "~0").replaceAll("/", "~1")}` : `/${name}`);
-
-// Return the JSON patch from the current values of a form to the new ones.
-const patchOf = (fields, current, values) => fields.filter(({ name }) => !isSame(current[name] === "" ? null : current[name], values[name]))
-  .map(({ name }) => (values[name] === undefined
-    ? { op: "remove", path: pathOf(name) } : { op: "add", path: pathOf(name), value: values[name] }));
 
 // Show a form with the fields of a node that a request may change. onChange: called after a change.
 export async function edit(api, node, onChange) {
@@ -114,7 +107,7 @@ export async function edit(api, node, onChange) {
   return dialog(`Change ${nameOf(node)}`, content, [{
     label: "Change", kind: "primary",
     act: async () => inputs !== null && inputs.submit(async values => {
-      const patch = patchOf(fields, current, values).filter(({ value }) => value !== MASKED);
+      const patch = patchOf(fields, current, values, pathOf).filter(({ value }) => value !== MASKED);
       if (patch.length) await api.patch(`nodes/${node.uuid}`, patch);
       notice(patch.length ? `Changed: ${patch.map(({ path }) => path.slice(1)).join(", ")}.` : "Nothing was changed.");
       onChange();

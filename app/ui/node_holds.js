@@ -1,9 +1,9 @@
 // The holds of a node: badges, list, form, and their changes.
 
-import { dialog, notice } from "./dialogs.js";
+import { dialog, notice, reporting } from "./dialogs.js";
 import { element, replace, table } from "./dom.js";
 import { moment } from "./facts.js";
-import { form } from "./forms.js";
+import { formDialog } from "./forms.js";
 
 const HOUR = 3600; // seconds
 
@@ -24,18 +24,11 @@ export const held = (kind, title = "") => element("span.badge.hold", { title }, 
 export function holds(api, uuid, { kinds, mayChange, onChange }) {
   const list = element("div");
 
-  // Show a form in a dialog; it stays open until `send(values)` has succeeded.
-  function askValues(title, fields, values, message, send) {
-    const inputs = form(fields, values);
-    return dialog(title, inputs.root, [{
-      label: title, kind: "primary",
-      act: () => inputs.submit(async inputValues => {
-        await send(inputValues);
-        notice(message);
-        onChange();
-      }),
-    }]);
-  }
+  const askValues = (title, fields, values, message, send) => formDialog({ title, fields, values }, async formValues => {
+    await send(formValues);
+    notice(message);
+    onChange();
+  });
 
   const set = () => askValues("Set a hold", [kindOf(kinds), reason, hours], {}, "The hold is set.",
     values => api.post(`nodes/${uuid}/holds`, { kind: values.kind, reason: values.reason, ...expiry(values) }));
@@ -47,15 +40,11 @@ export function holds(api, uuid, { kinds, mayChange, onChange }) {
 
   const end = hold => dialog("End the hold", `${hold.kind} hold of ${holderOf(hold)}: ${hold.reason}`, [{
     label: "End the hold", kind: "danger",
-    act: async () => {
-      try {
-        await api.delete(`holds/${hold.uuid}`);
-        notice("The hold is ended.");
-        onChange();
-      } catch (error) {
-        notice(error.message, "bad");
-      }
-    },
+    act: () => reporting(async () => {
+      await api.delete(`holds/${hold.uuid}`);
+      notice("The hold is ended.");
+      onChange();
+    }),
   }]);
 
   const action = (label, hold, action, style) => element(`button${style}`, {

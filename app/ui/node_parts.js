@@ -1,7 +1,7 @@
 // Further facts of a node, each read when its tab is opened.
 
 import { consoleOf } from "./console.js";
-import { element, empty, failure, replace, table } from "./dom.js";
+import { element, empty, factList, failure, replace, table } from "./dom.js";
 import { moment } from "./facts.js";
 import { benchmarksOf } from "./node_benchmarks.js";
 import { badge, downloadLink } from "./parts.js";
@@ -32,8 +32,7 @@ const PARTS = {
     const { inventory } = await api.get(`nodes/${ident}/inventory`);
     const { disks = [], interfaces = [], cpu, memory, system_vendor: vendor } = inventory;
     return [
-      element("dl.facts", {}, [["vendor", vendor], ["CPU", cpu], ["memory", memory]].filter(([, value]) => value)
-        .map(([name, value]) => [element("dt", {}, name), element("dd", {}, text(value))])),
+      factList([["vendor", vendor], ["CPU", cpu], ["memory", memory]].map(([name, value]) => [name, value && text(value)])),
       disks.length > 0 && rows("Disks", ["name", "size", "model", "serial"], disks),
       interfaces.length > 0 && rows("Interfaces", ["name", "mac_address", "ipv4_address", "has_carrier"], interfaces),
     ];

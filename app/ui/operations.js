@@ -2,6 +2,7 @@
 
 import { element, empty, table } from "./dom.js";
 import { duration } from "./facts.js";
+import { choices } from "./forms.js";
 import { gathered } from "./live.js";
 import { badge, fleetLink, liveness, nodeLink, part } from "./parts.js";
 import { faultyConductors } from "./faulty_conductors.js";
@@ -73,18 +74,8 @@ const stepsDrawn = ({ steps, operations }) => steps.length
   : empty("No step has ended yet.");
 
 // Check boxes of the values that distinguish groups; calls `changed` with the selected names.
-function distinctions(selection, changed) {
-  const boxes = Object.entries(DISTINCTIONS).map(([name, label]) =>
-    element("label.inline", {},
-      element("input", { type: "checkbox", name, checked: selection.includes(name), onchange: choose }), label));
-  const set = element("fieldset.row", {}, element("legend", {}, "Group failures by"), boxes);
-  function choose(event) {
-    const names = [...set.querySelectorAll("input:checked")].map(box => box.name);
-    if (names.length) changed(names);
-    else event.target.checked = true; // at least one stays checked
-  }
-  return set;
-}
+const distinctions = (selection, changed) => element("fieldset.row", {},
+  element("legend", {}, "Group failures by"), choices(DISTINCTIONS, selection, changed));
 
 export const page = {
   title: "Operations", path: "/operations", key: "o", rule: "operation:list",
@@ -108,7 +99,7 @@ export const page = {
     const [renewActiveSoon, renewSummariesLater] = [gathered(renewActive, SOON, signal), gathered(summaries, SELDOM, signal)];
     const changed = () => { renewActiveSoon(); renewSummariesLater(); };
     await live.subscribe({}, { onEvents: changed, onReset: changed, onState: state.show, signal });
+    ticking(root, signal);
     await Promise.all([renewActive(), summaries()]);
-    return ticking(root);
   },
 };

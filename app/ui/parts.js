@@ -1,7 +1,7 @@
 // Parts of a page that are read again and again, each with a heading and a state of its own.
 
 import { download } from "./api.js";
-import { notice } from "./dialogs.js";
+import { reporting } from "./dialogs.js";
 import { element, failure, replace } from "./dom.js";
 
 // Make a part: a card whose content is `draw(document)`, for the document that `read()` returns.
@@ -74,6 +74,6 @@ export const downloadLink = (path, name, text) => element("a", {
   href: `v1/${path}`, download: name,
   onclick: event => {
     event.preventDefault();
-    download(path, name).catch(error => notice(error.message, "bad"));
+    reporting(() => download(path, name));
   },
 }, text);

@@ -1,9 +1,9 @@
 // Resources that nodes refer to: lists and forms, made from the OpenAPI document.
 
 import { file } from "./api.js";
-import { dialog, notice } from "./dialogs.js";
+import { dialog, notice, reporting } from "./dialogs.js";
 import { element, empty, failure, replace, table } from "./dom.js";
-import { form } from "./forms.js";
+import { formDialog } from "./forms.js";
 import { nodeLink } from "./parts.js";
 import { passed } from "./permissions.js";
 import { changeable, fieldsOf, kindsOf, patchOf } from "./schemas.js";
@@ -100,29 +100,20 @@ export const page = {
             may(resourceKind, "change") && action("Edit", item, edit),
             may(resourceKind, "remove") && action("Delete", item, remove, "danger")),
         ])),
-        answer.next && element("button", {
-          type: "button", onclick: () => readItems(resourceKind, items).catch(error => notice(error.message, "bad")),
-        }, "More"));
+        answer.next && element("button", { type: "button", onclick: () => reporting(() => readItems(resourceKind, items)) }, "More"));
     }
 
     const labelOf = item => item.name || item.uuid;
     const action = (label, item, action, style) => element(style ? `button.${style}` : "button", {
       type: "button", "aria-label": `${label} ${labelOf(item)}`,
-      onclick: () => action(kind, item).catch(error => notice(error.message, "bad")),
+      onclick: () => reporting(() => action(kind, item)),
     }, label);
 
-    // Show a form in a dialog; it stays open until `send(values)` has succeeded.
-    function askValues(title, label, fields, values, send) {
-      const inputs = form(fields, values);
-      return dialog(title, inputs.root, [{
-        label, kind: "primary",
-        act: () => inputs.submit(async inputValues => {
-          await send(inputValues);
-          notice(`${label}d.`);
-          await renew();
-        }),
-      }]);
-    }
+    const askValues = (title, label, fields, values, send) => formDialog({ title, label, fields, values }, async formValues => {
+      await send(formValues);
+      notice(`${label}d.`);
+      await renew();
+    });
 
     const create = (resourceKind = kind) => askValues(`Create: ${resourceKind.title}`, "Create", formFields(resourceKind.create), {},
       values => api.post(resourceKind.path, values));
@@ -140,15 +131,11 @@ export const page = {
       element("p", {}, "It is removed at once, and cannot be restored."),
       [{
         label: "Delete", kind: "danger",
-        act: async () => {
-          try {
-            await api.delete(`${resourceKind.path}/${item.uuid}`);
-            notice("Deleted.");
-            await renew();
-          } catch (error) {
-            notice(error.message, "bad");
-          }
-        },
+        act: () => reporting(async () => {
+          await api.delete(`${resourceKind.path}/${item.uuid}`);
+          notice("Deleted.");
+          await renew();
+        }),
       }]);
 
     await renew();

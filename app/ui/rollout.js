@@ -1,12 +1,12 @@
 // A rollout: what it waits for, its waves and failures, and its controls.
 
-import { dialog, notice } from "./dialogs.js";
-import { element, empty, replace, table } from "./dom.js";
+import { dialog, reporting } from "./dialogs.js";
+import { element, empty, factList, replace, table } from "./dom.js";
 import { moment } from "./facts.js";
 import { badge, nodeLink, part } from "./parts.js";
 import { permissions } from "./permissions.js";
 import { progressOf, stateOf } from "./rollouts.js";
-import { ticking } from "./times.js";
+import { repeat, ticking } from "./times.js";
 
 const INTERVAL = 2000; // milliseconds between two reads
 const NODES = 200; // of the table
@@ -33,10 +33,10 @@ function factsDrawn(rollout) {
     ["strategy", strategy.map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ")],
     ["windows", windows.length > 0 && windows.map(windowOf).join("; ")],
     ["by", rollout.user_name], ["begun", moment(rollout.created_at)], ["ended", rollout.finished_at && moment(rollout.finished_at)],
-  ].filter(([, value]) => value);
+  ];
   return [
     element("p.summary", {}, rollout.summary),
-    element("dl.facts", {}, rows.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
+    factList(rows),
   ];
 }
 
@@ -68,11 +68,7 @@ export const page = {
       onclick: () => dialog(`${label} the rollout`, element("p", {}, explanation), [{
         label: `${label} it`, kind: kind || "primary",
         act: async () => {
-          try {
-            await api.put(`${path}/states`, { target });
-          } catch (error) {
-            notice(error.message, "bad");
-          }
+          await reporting(() => api.put(`${path}/states`, { target }));
           await renew();
         },
       }]),
@@ -90,14 +86,13 @@ export const page = {
       head.dataset.shown = text; // unchanged buttons keep their focus
       replace(head, element("h1", {}, rollout.description || `Rollout of ${rollout.target}`), stateOf(rollout),
         may("rollout:update") && (REQUESTS[rollout.state] || []).map(request),
-        rollout.failed > 0 && element("button", { type: "button", onclick: () => showFailed().catch(error => notice(error.message, "bad")) }, "Show the failed nodes"));
+        rollout.failed > 0 && element("button", { type: "button", onclick: () => reporting(showFailed) }, "Show the failed nodes"));
     }
 
     const renew = () => Promise.all([about.renew(), members.renew()]);
     root.append(head, about, filter, members);
-    const timer = setInterval(() => document.hidden || rollout.finished_at || renew(), INTERVAL);
-    signal.addEventListener("abort", () => clearInterval(timer));
+    repeat(INTERVAL, () => rollout.finished_at || renew(), signal);
+    ticking(root, signal);
     await renew();
-    return ticking(root);
   },
 };

@@ -1,12 +1,12 @@
 // The rollouts: those that go on or wait for someone first, then those that have ended.
 
-import { notice } from "./dialogs.js";
+import { reporting } from "./dialogs.js";
 import { drawn, element, empty, table } from "./dom.js";
 import { facts, moment } from "./facts.js";
 import { badge, part } from "./parts.js";
 import { permissions } from "./permissions.js";
 import { createRollout } from "./rollout_form.js";
-import { age, ticking } from "./times.js";
+import { age, repeat, ticking } from "./times.js";
 
 const INTERVAL = 2000; // milliseconds between two reads; a rollout's own changes are no events
 const LISTED = 100;
@@ -50,13 +50,11 @@ export const page = {
   async show(root, { api, navigate, signal }) {
     const [release, may] = await Promise.all([facts(), permissions(api)]);
     const list = part("Rollouts", () => api.get("rollouts", { limit: LISTED }, signal), listDrawn, signal);
-    const create = () => createRollout(api, release, { filters: {}, target: "" }, rollout => navigate(`/rollouts/${rollout.uuid}`))
-      .catch(error => notice(error.message, "bad"));
+    const create = () => reporting(() => createRollout(api, release, { filters: {}, target: "" }, rollout => navigate(`/rollouts/${rollout.uuid}`)));
     root.append(element("div.row", {}, element("h1", {}, "Rollouts"),
       may("rollout:create") && element("button.primary", { type: "button", onclick: create }, "Roll out…")), list);
-    const timer = setInterval(() => document.hidden || list.renew(), INTERVAL);
-    signal.addEventListener("abort", () => clearInterval(timer));
+    repeat(INTERVAL, list.renew, signal);
+    ticking(root, signal);
     await list.renew();
-    return ticking(root);
   },
 };

@@ -65,9 +65,10 @@ export function changeable({ change }) {
 
 const isSame = (left, right) => JSON.stringify(left ?? null) === JSON.stringify(right ?? null);
 
-// Return the JSON patch from the current values to the form's; an emptied field is removed.
-export const patchOf = (fields, current, values) => fields
-  .filter(({ name }) => !isSame(current[name], values[name]))
+// Return the JSON patch from the current values to the form's; an emptied field is removed. pathOf: returns
+// the path of a field.
+export const patchOf = (fields, current, values, pathOf = name => `/${name}`) => fields
+  .filter(({ name }) => !isSame(current[name] === "" ? null : current[name], values[name]))
   .map(({ name }) => values[name] === undefined
-    ? { op: "remove", path: `/${name}` }
-    : { op: "add", path: `/${name}`, value: values[name] });
+    ? { op: "remove", path: pathOf(name) }
+    : { op: "add", path: pathOf(name), value: values[name] });

@@ -1,4 +1,4 @@
-// Ages that go on by themselves.
+// What goes on by itself while a page is open: repeated reads, and ages.
 
 import { element } from "./dom.js";
 import { duration, since } from "./facts.js";
@@ -11,10 +11,14 @@ const sinceText = time => duration(Math.max(0, since(time)));
 export const age = time =>
   time ? element("time", { datetime: time, title: time, "data-since": time }, sinceText(time)) : "-";
 
-// Renew the ages below an element once a second; return a function that ends it.
-export function ticking(root) {
-  const timer = setInterval(() => {
-    for (const timeElement of root.querySelectorAll(AGES)) timeElement.textContent = sinceText(timeElement.dataset.since);
-  }, 1000);
-  return () => clearInterval(timer);
+// Call `action` at an interval of milliseconds while the page is visible, until `signal` aborts.
+export function repeat(milliseconds, action, signal) {
+  if (signal.aborted) return;
+  const timer = setInterval(() => document.hidden || action(), milliseconds);
+  signal.addEventListener("abort", () => clearInterval(timer));
 }
+
+// Renew the ages below an element once a second, until `signal` aborts.
+export const ticking = (root, signal) => repeat(1000, () => {
+  for (const timeElement of root.querySelectorAll(AGES)) timeElement.textContent = sinceText(timeElement.dataset.since);
+}, signal);

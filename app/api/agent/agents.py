@@ -73,8 +73,7 @@ def _noted(kind: str) -> Callable[[View], View]:
                 context.audit.explain(
                     _cause_of(error), None if isinstance(error, NotFound) else ident
                 )
-                facts = (kind, _cause_of(error), _words_of(error), _address(context), ident)
-                agent_refusals.note(context.runtime, agent_refusals.Refusal(*facts))
+                _note(context, kind, _cause_of(error), _words_of(error), ident)
                 raise
             return answer
 
@@ -92,8 +91,12 @@ def note_unrouted(context: RequestContext, response: Response) -> None:
     kind = _KINDS.get(path, agent_refusals.HEARTBEAT)
     node = path.removeprefix(HEARTBEAT) if kind == agent_refusals.HEARTBEAT else None
     words = f"{status} {HTTP_STATUS_CODES.get(status, '')}: {response.get_data(as_text=True)}"
-    facts = (kind, "malformed", words, _address(context), node)
-    agent_refusals.note(context.runtime, agent_refusals.Refusal(*facts))
+    _note(context, kind, "malformed", words, node)
+
+
+def _note(context: RequestContext, kind: str, cause: str, words: str, node: str | None) -> None:
+    refusal = agent_refusals.Refusal(kind, cause, words, _address(context), node)
+    agent_refusals.note(context.runtime, refusal)
 
 
 def _cause_of(error: Exception) -> str:
@@ -139,8 +142,7 @@ def look_up(context: RequestContext, query: Query) -> Response:
         uuid, token, management = retrying(work)
         if token == service.WITHHELD:
             words = "its token was given to an earlier lookup"
-            facts = (agent_refusals.LOOKUP, "repeated", words, _address(context), uuid)
-            agent_refusals.note(context.runtime, agent_refusals.Refusal(*facts))
+            _note(context, agent_refusals.LOOKUP, "repeated", words, uuid)
         return json(_lookup_document(context, uuid, token, management))
     except service.LookupRefused as refused:
         _record_refusal(context, refused, macs)

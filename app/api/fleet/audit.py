@@ -7,17 +7,9 @@ from flask import Response
 from sqlalchemy import ColumnElement, Select, or_, select, true
 
 from app.api.openapi.returns import listed
-from app.api.openapi.shapes import (
-    INTEGER,
-    TEXT,
-    Component,
-    array,
-    column_shapes,
-    exactly,
-    one_of,
-)
+from app.api.openapi.shapes import INTEGER, TEXT, Component, array, column_shapes, exactly, one_of
 from app.api.request.context import Query, RequestContext
-from app.api.request.paging import page_answer, page_of
+from app.api.request.paging import equal_to, page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.schemas.audit import AuditFilters
 from app.models import AuditRecord, Outcome
@@ -32,13 +24,13 @@ COLUMNS = (
 )  # fmt: skip
 #: Columns with names that are separated by commas.
 LISTS = ("roles", "fields")
-#: Parameter -> the column that it filters by.
-FILTERS = {
-    "user": "user_id", "project": "project_id", "target": "target", "outcome": "outcome",
-    "address": "address",
-}  # fmt: skip
 
 _C: Any = AuditRecord.__table__.c
+#: Parameter -> the column that it compares.
+EQUAL = {
+    "user": _C.user_id, "project": _C.project_id, "target": _C.target, "outcome": _C.outcome,
+    "address": _C.address,
+}  # fmt: skip
 _SELECTED = select(_C.id, *(_C[name] for name in (*COLUMNS, *LISTS)))
 
 AUDIT_RECORD = Component("AuditRecord", exactly({
@@ -47,9 +39,7 @@ AUDIT_RECORD = Component("AuditRecord", exactly({
 }))  # fmt: skip
 
 
-@audit.declare(
-    "GET", "/audit", rule="baremetal:audit:get", returns=listed("audit", AUDIT_RECORD, (), ())
-)
+@audit.declare("GET", "/audit", rule="baremetal:audit:get", returns=listed("audit", AUDIT_RECORD))
 @audit.arguments(AuditFilters, location="query")
 def list_audit_records(context: RequestContext, query: Query) -> Response:
     """List the audit records, the newest first"""
@@ -62,10 +52,7 @@ def list_audit_records(context: RequestContext, query: Query) -> Response:
 
 
 def _filtered(query: Query) -> Select[Any]:
-    statement = _SELECTED
-    for name, column in FILTERS.items():
-        if name in query:
-            statement = statement.where(_C[column] == query[name])
+    statement = equal_to(_SELECTED, query, EQUAL)
     if "since" in query:
         statement = statement.where(_C.created_at >= query["since"])
     if "until" in query:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from app.api.openapi.returns import ACCEPTED, Returns, listed
 from app.api.openapi.shapes import BOOLEAN, LINKS, TEXT, Component, array, column_shapes, subset_of
 from app.api.request.context import Query, RequestContext, View
-from app.api.request.paging import checked_fields, page_answer, page_of, shape
+from app.api.request.paging import page_answer, page_of, requested_fields, shape
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.conductors import DrainReason
@@ -21,7 +21,7 @@ from app.models import Conductor
 from app.rows.keyset_pages import fetch
 from app.runtime import runtime_of
 
-conductors = Routes("conductors", "Workers that own shares of the nodes")
+conductors = Routes("conductors", "Workers that own shares of the nodes", since=49)
 
 SHORT = ("hostname", "conductor_group", "alive")
 FULL = ("created_at", "updated_at", "hostname", "conductor_group", "drivers", "alive")
@@ -44,11 +44,11 @@ def _views(
     context: RequestContext,
     session: Session,
     rows: Sequence[Conductor],
-    requested_fields: Sequence[str],
+    fields: Sequence[str],
 ) -> list[View]:
     timeout = runtime_of(session).settings.conductor.heartbeat_timeout
     live_conductors = {conductor.name for conductor in service.alive(session, timeout)}
-    base, names, result = context.base_url, {*requested_fields, "links"}, []
+    base, names, result = context.base_url, {*fields, "links"}, []
     for row in rows:
         view: View = {  # in Ironic's order
             "created_at": row.created_at,
@@ -68,7 +68,6 @@ def _views(
 @conductors.declare(
     "GET",
     "/conductors",
-    since=49,
     query="conductors",
     rule="baremetal:conductor:get",
     returns=listed("conductors", CONDUCTOR, CHOOSABLE, SORTABLE),
@@ -77,21 +76,20 @@ def _views(
 def list_conductors(context: RequestContext, query: Query) -> Response:
     """List conductors"""
     full = CHOOSABLE if "fields_" in query else FULL
-    requested_fields = shape(context, query, "conductor", short=SHORT, full=full)
+    fields = shape(context, query, "conductor", short=SHORT, full=full)
     page = page_of(context, query, "conductor", sortable=SORTABLE, by_uuid=False)
     with context.runtime.reading() as session:
         records = fetch(
             session, select(Conductor), Conductor, page, among=true(), identity="hostname"
         )
         rows = [row[0] for row in records]
-        items = _views(context, session, rows, requested_fields)
+        items = _views(context, session, rows, fields)
     return page_answer(context, "conductors", items, page, rows, marker="hostname")
 
 
 @conductors.declare(
     "GET",
     "/conductors/<hostname>",
-    since=49,
     query="conductors",
     rule="baremetal:conductor:get",
     returns=Returns({200: CONDUCTOR}, fields=(*CHOOSABLE, "links")),
@@ -99,23 +97,16 @@ def list_conductors(context: RequestContext, query: Query) -> Response:
 @conductors.arguments(FieldsQuery, location="query")
 def show_conductor(context: RequestContext, query: Query, hostname: str) -> Response:
     """Show a conductor"""
-    fields = query.get("fields_")
-    requested_fields = (
-        list(FULL) if fields is None else checked_fields(context, fields, "conductor", CHOOSABLE)
-    )
+    fields = requested_fields(context, query, "conductor", CHOOSABLE, FULL)
     with context.runtime.reading() as session:
         row = session.scalar(select(Conductor).where(Conductor.hostname == hostname))
         if row is None:
             raise NotFound("conductor", hostname)
-        return json(_views(context, session, [row], requested_fields)[0])
+        return json(_views(context, session, [row], fields)[0])
 
 
 @conductors.declare(
-    "PUT",
-    "/conductors/<hostname>/drain",
-    since=49,
-    rule="baremetal:conductor:drain",
-    returns=ACCEPTED,
+    "PUT", "/conductors/<hostname>/drain", rule="baremetal:conductor:drain", returns=ACCEPTED
 )
 @conductors.arguments(DrainReason, required=False)
 def drain_conductor(context: RequestContext, fields: Query, hostname: str) -> Response:
@@ -128,11 +119,7 @@ def drain_conductor(context: RequestContext, fields: Query, hostname: str) -> Re
 
 
 @conductors.declare(
-    "DELETE",
-    "/conductors/<hostname>/drain",
-    since=49,
-    rule="baremetal:conductor:drain",
-    returns=ACCEPTED,
+    "DELETE", "/conductors/<hostname>/drain", rule="baremetal:conductor:drain", returns=ACCEPTED
 )
 def undrain_conductor(context: RequestContext, hostname: str) -> Response:
     """Give new work to a drained conductor again"""

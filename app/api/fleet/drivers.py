@@ -19,7 +19,7 @@ from app.api.openapi.shapes import (
     versioned,
 )
 from app.api.request.context import Query, RequestContext, View
-from app.api.request.paging import checked_fields, shape
+from app.api.request.paging import requested_fields, shape
 from app.api.request.routes import Routes
 from app.api.transport.responses import json, links
 from app.api.values.value_types import CommaSeparated, FieldsQuery, Flag, Text
@@ -55,7 +55,7 @@ class DriverQuery(Schema):
     fields_ = CommaSeparated(data_key="fields")
 
 
-def _view(context: RequestContext, driver: LoadedDriver, requested_fields: Sequence[str]) -> View:
+def _view(context: RequestContext, driver: LoadedDriver, fields: Sequence[str]) -> View:
     base, path = context.base_url, f"drivers/{driver.name}"
     view: View = {  # in Ironic's order
         "name": driver.name,
@@ -68,7 +68,7 @@ def _view(context: RequestContext, driver: LoadedDriver, requested_fields: Seque
         names = driver.interfaces.get(kind, [])
         view[f"default_{kind}_interface"] = names[0] if names else None
         view[f"enabled_{kind}_interfaces"] = sorted(names)
-    return {name: value for name, value in view.items() if name in {*requested_fields, "links"}}
+    return {name: value for name, value in view.items() if name in {*fields, "links"}}
 
 
 @drivers.declare(
@@ -81,18 +81,12 @@ def _view(context: RequestContext, driver: LoadedDriver, requested_fields: Seque
 @drivers.arguments(DriverQuery, location="query")
 def list_drivers(context: RequestContext, query: Query) -> Response:
     """List drivers"""
-    requested_fields = shape(context, query, "driver", short=SHORT, full=FULL)
+    fields = shape(context, query, "driver", short=SHORT, full=FULL)
     with context.runtime.reading() as session:
         loaded_drivers = service.loaded(session)
     if query.get("type") == "classic":
         loaded_drivers = {}
-    return json(
-        {
-            "drivers": [
-                _view(context, driver, requested_fields) for driver in loaded_drivers.values()
-            ]
-        }
-    )
+    return json({"drivers": [_view(context, driver, fields) for driver in loaded_drivers.values()]})
 
 
 @drivers.declare(
@@ -105,15 +99,10 @@ def list_drivers(context: RequestContext, query: Query) -> Response:
 @drivers.arguments(FieldsQuery, location="query")
 def show_driver(context: RequestContext, query: Query, name: str) -> Response:
     """Show a driver"""
-    fields = query.get("fields_")
-    full = FULL if context.version >= 30 else SHORT
-    requested_fields = (
-        context.version.visible("driver", full)
-        if fields is None
-        else checked_fields(context, fields, "driver", FULL)
-    )
+    visible_fields = context.version.visible("driver", FULL if context.version >= 30 else SHORT)
+    fields = requested_fields(context, query, "driver", FULL, visible_fields)
     with context.runtime.reading() as session:
-        return json(_view(context, service.find(session, name), requested_fields))
+        return json(_view(context, service.find(session, name), fields))
 
 
 @drivers.declare(

@@ -28,7 +28,7 @@ from app.api.openapi.shapes import (
 from app.api.policy import by_body
 from app.api.request import repeats
 from app.api.request.context import Fields, Query, RequestContext
-from app.api.request.paging import page_answer, page_of, rows_of
+from app.api.request.paging import equal_to, page_answer, page_of, rows_of
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.schemas.rollouts import (
@@ -42,14 +42,7 @@ from app.engine import power
 from app.engine.refreshes import REFRESH
 from app.errors import AlreadyExists, Invalid, NotFound
 from app.lifecycle.rollout_states import RolloutEvent
-from app.models import (
-    Node,
-    PauseCause,
-    Rollout,
-    RolloutNode,
-    RolloutNodeState,
-    RolloutState,
-)
+from app.models import Node, PauseCause, Rollout, RolloutNode, RolloutNodeState, RolloutState
 from app.rollouts import rollout_plan, rollout_progress
 from app.rollouts import rollouts as service
 from app.rollouts.rollout_plan import Plan, Strategy
@@ -104,15 +97,13 @@ PLAN = Component("RolloutPlan", exactly({
     "GET",
     "/rollouts",
     rule="baremetal:rollout:list",
-    returns=listed("rollouts", ROLLOUT, (), SORTABLE),
+    returns=listed("rollouts", ROLLOUT, sortable=SORTABLE),
 )
 @rollouts.arguments(RolloutFilters, location="query")
 def list_rollouts(context: RequestContext, query: Query) -> Response:
     """List the rollouts, the newest first"""
     page = page_of(context, {"sort_dir": "desc", **query}, "rollout", sortable=SORTABLE)
-    statement = select(Rollout)
-    if "state" in query:
-        statement = statement.where(Rollout.state == query["state"])
+    statement = equal_to(select(Rollout), query, {"state": Rollout.state})
     with context.runtime.reading() as session:
         rows = rows_of(session, context.scope, statement, Rollout, page)
         page_rollouts = [row[0] for row in rows]
@@ -240,16 +231,14 @@ def delete_rollout(context: RequestContext, uuid: str) -> Response:
     "GET",
     "/rollouts/<uuid>/nodes",
     rule="baremetal:rollout:get",
-    returns=listed("nodes", ROLLOUT_NODE, (), ()),
+    returns=listed("nodes", ROLLOUT_NODE),
 )
 @rollouts.arguments(RolloutNodeFilters, location="query")
 def list_rollout_nodes(context: RequestContext, query: Query, uuid: str) -> Response:
     """List the nodes of a rollout that the caller may see, in the order of their waves"""
     page = page_of(context, query, "rollout node", sortable=(), by_uuid=False)
-    statement = select(RolloutNode)
-    for name in ("state", "wave", "code"):
-        if name in query:
-            statement = statement.where(getattr(RolloutNode, name) == query[name])
+    equal = {"state": RolloutNode.state, "wave": RolloutNode.wave, "code": RolloutNode.code}
+    statement = equal_to(select(RolloutNode), query, equal)
     scope = context.access.list_scope("baremetal:node:list")
     with context.runtime.reading() as session:
         of_rollout = RolloutNode.rollout_id == _found(session, uuid).id

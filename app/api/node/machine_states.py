@@ -8,18 +8,12 @@ from sqlalchemy.orm import Session
 
 from app.api.node.console.consoles import link
 from app.api.node.management import call_conductor
-from app.api.node.node_identifiers import locked, node_of
+from app.api.node.node_identifiers import change_locked, node_of
 from app.api.openapi.returns import NO_CONTENT, STARTED
 from app.api.openapi.shapes import BOOLEAN, DOCUMENT, exactly, or_null
 from app.api.request.context import Fields, RequestContext
 from app.api.request.routes import Routes
-from app.api.request.transactions import in_transaction
-from app.api.schemas.management import (
-    BootModeTarget,
-    ConsoleTarget,
-    RaidTarget,
-    SecureBootTarget,
-)
+from app.api.schemas.management import BootModeTarget, ConsoleTarget, RaidTarget, SecureBootTarget
 from app.api.transport.responses import empty, json
 from app.engine import management as service
 from app.identity.caller import Caller
@@ -27,7 +21,7 @@ from app.models import Node
 
 machine_states = Routes("machine_states", "Boot mode, secure boot, RAID and console of a machine")
 
-Request = Callable[[Session, Node, Any, Caller], None]
+Request = Callable[[Session, Node, Any, Caller], object]
 
 CONSOLE = "/nodes/<ident>/states/console"
 
@@ -40,12 +34,8 @@ def _request(
 
     progress: path under the node that shows the progress.
     """
-    requester = context.caller
-    return in_transaction(
-        context,
-        lambda session: request(session, locked(context, session, ident), target, requester),
-        empty(202, location=f"{context.base_url}/v1/nodes/{ident}/{progress}"),
-    )
+    answer = empty(202, location=f"{context.base_url}/v1/nodes/{ident}/{progress}")
+    return change_locked(context, ident, answer, request, target, context.caller)
 
 
 @machine_states.declare(
@@ -85,11 +75,7 @@ def change_secure_boot(context: RequestContext, fields: Fields, ident: str) -> R
 @machine_states.arguments(RaidTarget)
 def set_target_raid_config(context: RequestContext, fields: Fields, ident: str) -> Response:
     """Set the target RAID configuration of a machine"""
-
-    def work(session: Session) -> None:
-        service.set_target_raid_config(session, locked(context, session, ident), fields)
-
-    return in_transaction(context, work, empty(204))
+    return change_locked(context, ident, empty(204), service.set_target_raid_config, fields)
 
 
 @machine_states.declare(

@@ -3,9 +3,8 @@
 from typing import Any
 
 from flask import Response, request
-from sqlalchemy.orm import Session
 
-from app.api.node.node_identifiers import identified, locked
+from app.api.node.node_identifiers import change_locked, identified
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import (
     BOOLEAN,
@@ -22,7 +21,6 @@ from app.api.request import auditing, repeats
 from app.api.request.context import Fields, RequestContext
 from app.api.request.redaction import concealed_media
 from app.api.request.routes import Routes
-from app.api.request.transactions import in_transaction
 from app.api.schemas.management import (
     INDICATOR_STATES,
     BootDevice,
@@ -210,15 +208,15 @@ def list_virtual_media(context: RequestContext, ident: str) -> Response:
 @management.arguments(VirtualMedium)
 def attach_virtual_media(context: RequestContext, fields: Fields, ident: str) -> Response:
     """Attach an image to a machine as virtual media"""
-    requester = context.caller
-
-    def work(session: Session) -> None:
-        node = locked(context, session, ident)
-        service.attach_virtual_media(
-            session, node, fields["device_type"], fields["image_url"], requester
-        )
-
-    return in_transaction(context, work, empty(204))
+    return change_locked(
+        context,
+        ident,
+        empty(204),
+        service.attach_virtual_media,
+        fields["device_type"],
+        fields["image_url"],
+        context.caller,
+    )
 
 
 @management.declare(
@@ -228,9 +226,6 @@ def attach_virtual_media(context: RequestContext, fields: Fields, ident: str) ->
 def detach_virtual_media(context: RequestContext, query: Fields, ident: str) -> Response:
     """Detach virtual media from a machine"""
     kinds = query.get("device_types") or service.DEVICE_TYPES
-    requester = context.caller
-
-    def work(session: Session) -> None:
-        service.detach_virtual_media(session, locked(context, session, ident), kinds, requester)
-
-    return in_transaction(context, work, empty(204))
+    return change_locked(
+        context, ident, empty(204), service.detach_virtual_media, kinds, context.caller
+    )

@@ -2,17 +2,24 @@
 Lookup of the node that a path identifies, by UUID, or by name from microversion 1.5.
 """
 
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec
+
+from flask import Response
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from app.api.node import etags
 from app.api.request.context import RequestContext
+from app.api.request.transactions import in_transaction
 from app.api.transport.errors import Misaddressed
 from app.api.values.value_types import is_host_name, is_ident
 from app.errors import NotFound
 from app.inventory import nodes
 from app.models import Node
 from app.rows import uuid_or_name
+
+P = ParamSpec("P")
 
 NAMES_SINCE = 5
 #: Before it, a name must be a valid host name.
@@ -80,6 +87,26 @@ def node_of(context: RequestContext, session: Session, ident: str) -> Node:
     """Load the node. Raises Misaddressed, NotFound."""
     key_of(context, ident)
     return nodes.find(session, ident)
+
+
+def change_locked(
+    context: RequestContext,
+    ident: str,
+    answer: Response,
+    act: Callable[Concatenate[Session, Node, P], object],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> Response:
+    """
+    Call `act` with a session, the locked node and the arguments, in a transaction; return `answer`.
+
+    Raises the errors of `act`, `locked` and `in_transaction`.
+    """
+
+    def work(session: Session) -> None:
+        act(session, locked(context, session, ident), *args, **kwargs)
+
+    return in_transaction(context, work, answer)
 
 
 def locked(context: RequestContext, session: Session, ident: str) -> Node:

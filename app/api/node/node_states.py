@@ -8,7 +8,7 @@ from werkzeug.exceptions import MethodNotAllowed
 
 from app.api.declarations import versions
 from app.api.node import node_query, node_view, verb_checks
-from app.api.node.node_identifiers import identified, key_of, locked, node_of, uuid_of
+from app.api.node.node_identifiers import change_locked, identified, key_of, node_of, uuid_of
 from app.api.node.node_shapes import NODE_STATES, STEP
 from app.api.openapi.returns import PROGRESS, STARTED, Returns
 from app.api.openapi.shapes import (
@@ -28,7 +28,6 @@ from app.api.request.context import Fields, RequestContext
 from app.api.request.long_polls import long_polling
 from app.api.request.redaction import concealer
 from app.api.request.routes import Routes
-from app.api.request.transactions import in_transaction
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
 from app.api.transport.responses import empty, json
 from app.engine import power, provisioning
@@ -90,13 +89,9 @@ def change_power(context: RequestContext, fields: Fields, ident: str) -> Respons
     """Change the power of a node"""
     target, timeout = fields["target"], fields.get("timeout")
     verb_checks.check_power(context, target, timeout)
-    requester = context.caller
     context.audit.specify(target)
-
-    def work(session: Session) -> None:
-        power.request(session, locked(context, session, ident), target, timeout, requester)
-
-    return in_transaction(context, work, _accepted(context, ident))
+    answer = _accepted(context, ident)
+    return change_locked(context, ident, answer, power.request, target, timeout, context.caller)
 
 
 @node_states.declare(
@@ -122,14 +117,12 @@ def change_provision_state(context: RequestContext, fields: Fields, ident: str) 
         repeats.refuse(context.request, repeats.DRY_RUN)
         return json(_rehearsed(context, ident, verb, arguments))
     verb_checks.check_arguments(context, verb, arguments)
-    requester = context.caller
 
-    def work(session: Session) -> None:
-        node = locked(context, session, ident)
+    def work(session: Session, node: Node) -> None:
         verb_checks.check_state(context, verb, node.provision_state)
-        provisioning.request(session, node, verb, arguments, requester)
+        provisioning.request(session, node, verb, arguments, context.caller)
 
-    return in_transaction(context, work, _accepted(context, ident))
+    return change_locked(context, ident, _accepted(context, ident), work)
 
 
 # Writes to unknown paths below the states are answered with 405, not with 404.

@@ -10,14 +10,21 @@ from sqlalchemy.orm import Session
 
 from app.api.declarations import node_fields, versions
 from app.api.node import node_query, node_view
-from app.api.node.node_identifiers import NAMES_SINCE, identified, is_name, key_of, locked, node_of
+from app.api.node.node_identifiers import (
+    NAMES_SINCE,
+    change_locked,
+    is_name,
+    key_of,
+    locked,
+    node_of,
+)
 from app.api.node.node_shapes import NODE, NODES, TAG
 from app.api.openapi.returns import ACCEPTED, LOCATION, NO_CONTENT, Returns, json_patch
 from app.api.openapi.shapes import BOOLEAN, LINK, TEXT, UUID, Component, array, exactly, map_of
 from app.api.policy import masking
 from app.api.policy.list_scope import ListScope
 from app.api.request.context import Fields, Query, RequestContext
-from app.api.request.paging import checked_fields, page_answer, page_of, rows_of, shape
+from app.api.request.paging import page_answer, page_of, requested_fields, rows_of, shape
 from app.api.request.parsing import body
 from app.api.request.patching import patched
 from app.api.request.redaction import check_kept_secrets, concealer
@@ -36,7 +43,7 @@ from app.api.schemas.nodes import (
 from app.api.transport.responses import empty, json
 from app.api.values.value_types import FieldsQuery
 from app.engine import provisioning
-from app.errors import Invalid, NotFound
+from app.errors import Invalid
 from app.hardware import targets
 from app.inventory import chassis, history
 from app.inventory import nodes as service
@@ -196,12 +203,8 @@ def create_node(context: RequestContext, fields: Fields, query: Query) -> Respon
 @nodes.arguments(FieldsQuery, location="query")
 def show_node(context: RequestContext, query: Query, ident: str) -> Response:
     """Show a node"""
-    names = query.get("fields_")
-    fields = (
-        checked_fields(context, names, "node", node_query.CHOOSABLE)
-        if names is not None
-        else node_query.visible_fields(context.version)
-    )
+    visible_fields = node_query.visible_fields(context.version)
+    fields = requested_fields(context, query, "node", node_query.CHOOSABLE, visible_fields)
     return node_view.tagged(context, key_of(context, ident), fields)
 
 
@@ -295,12 +298,10 @@ def delete_node(context: RequestContext, query: Query, ident: str) -> Response:
 @nodes.arguments(MaintenanceReason, location="json_or_query", required=False)
 def set_maintenance(context: RequestContext, fields: Query, ident: str) -> Response:
     """Put a node into maintenance"""
-    reason, requester = fields.get("reason"), context.caller
-
-    def work(session: Session) -> None:
-        service.set_maintenance(session, locked(context, session, ident), reason, requester)
-
-    return in_transaction(context, work, empty(202))
+    reason = fields.get("reason")
+    return change_locked(
+        context, ident, empty(202), service.set_maintenance, reason, context.caller
+    )
 
 
 @nodes.declare(
@@ -311,12 +312,7 @@ def set_maintenance(context: RequestContext, fields: Query, ident: str) -> Respo
 )
 def clear_maintenance(context: RequestContext, ident: str) -> Response:
     """Take a node out of maintenance"""
-    requester = context.caller
-
-    def work(session: Session) -> None:
-        service.clear_maintenance(session, locked(context, session, ident), requester)
-
-    return in_transaction(context, work, empty(202))
+    return change_locked(context, ident, empty(202), service.clear_maintenance, context.caller)
 
 
 @nodes.declare(
@@ -329,9 +325,7 @@ def clear_maintenance(context: RequestContext, ident: str) -> Response:
 def list_children(context: RequestContext, ident: str) -> Response:
     """List the child nodes of a node"""
     with context.runtime.reading() as session:
-        node = session.execute(select(Node.uuid).where(identified(context, ident))).one_or_none()
-        if node is None:
-            raise NotFound("node", ident)
+        node = node_of(context, session, ident)
         child_query = select(Node.uuid).where(Node.parent_node == node.uuid).order_by(Node.id)
         children = session.scalars(context.scope.narrowed(child_query, Node)).all()
     link = {"href": f"{context.base_url}/v1/nodes?parent_node={node.uuid}", "rel": "children"}

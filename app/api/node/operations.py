@@ -5,7 +5,7 @@ from typing import Any
 from flask import Response
 from sqlalchemy import not_, select
 
-from app.api.node.node_identifiers import identified
+from app.api.node.node_identifiers import node_of
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import (
     DOCUMENT,
@@ -22,7 +22,7 @@ from app.api.openapi.shapes import (
     or_null,
 )
 from app.api.request.context import RequestContext, View
-from app.api.request.paging import page_answer, page_of, rows_of
+from app.api.request.paging import equal_to, page_answer, page_of, rows_of
 from app.api.request.routes import Routes
 from app.api.schemas.operations import OperationFilters
 from app.api.transport.responses import json
@@ -111,25 +111,19 @@ def _step(step: OperationStep) -> View:
 def list_operations(context: RequestContext, ident: str) -> Response:
     """List the operations of a node, the newest first"""
     with context.runtime.reading() as session:
-        query = select(Node.id, Node.uuid, Node.name).where(identified(context, ident))
-        node = session.execute(query).one_or_none()
-        if node is None:
-            raise NotFound("node", ident)
-        node_operations = service.of_node(session, node.id)
-        return json(
-            {
-                "operations": [
-                    _view(context, operation, node.uuid, node.name) for operation in node_operations
-                ]
-            }
-        )
+        node = node_of(context, session, ident)
+        items = [
+            _view(context, operation, node.uuid, node.name)
+            for operation in service.of_node(session, node.id)
+        ]
+        return json({"operations": items})
 
 
 @operations.declare(
     "GET",
     "/operations",
     rule="baremetal:operation:list",
-    returns=listed("operations", OPERATION, (), SORTABLE),
+    returns=listed("operations", OPERATION, sortable=SORTABLE),
 )
 @operations.arguments(OperationFilters, location="query")
 def list_operations_of_all(context: RequestContext, query: Any) -> Response:
@@ -137,9 +131,7 @@ def list_operations_of_all(context: RequestContext, query: Any) -> Response:
     page = page_of(context, {"sort_dir": "desc", **query}, "operation", sortable=SORTABLE)
     columns: list[Any] = [Operation, Node.uuid, Node.name]
     statement = select(*columns).join(Node, Node.id == Operation.node_id)
-    for name in ("kind", "state"):
-        if name in query:
-            statement = statement.where(getattr(Operation, name) == query[name])
+    statement = equal_to(statement, query, {"kind": Operation.kind, "state": Operation.state})
     if "active" in query:
         active = Operation.state.in_(ACTIVE)
         statement = statement.where(active if query["active"] else not_(active))

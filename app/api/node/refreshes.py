@@ -1,9 +1,8 @@
 """Routes of refreshes of nodes: an addition to Ironic's API."""
 
 from flask import Response
-from sqlalchemy.orm import Session
 
-from app.api.node.node_identifiers import locked, node_of
+from app.api.node.node_identifiers import change_locked, node_of
 from app.api.openapi.returns import STARTED
 from app.api.openapi.shapes import (
     DOCUMENT,
@@ -19,7 +18,6 @@ from app.api.openapi.shapes import (
 )
 from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
-from app.api.request.transactions import in_transaction
 from app.api.transport.responses import empty, json
 from app.engine import refreshes as service
 from app.inventory import hardware_inventory
@@ -44,13 +42,8 @@ def refresh_node(context: RequestContext, ident: str) -> Response:
 
     Nothing but their record is changed, in any stable state of the node.
     """
-    requester = context.caller
-
-    def work(session: Session) -> None:
-        service.request(session, locked(context, session, ident), requester)
-
-    location = f"{context.base_url}/v1/nodes/{ident}/refresh"
-    return in_transaction(context, work, empty(202, location=location))
+    answer = empty(202, location=f"{context.base_url}/v1/nodes/{ident}/refresh")
+    return change_locked(context, ident, answer, service.request, context.caller)
 
 
 @refreshes.declare("GET", PATH, rule="baremetal:node:refresh:get", returns=RESULTS)

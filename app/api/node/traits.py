@@ -1,24 +1,21 @@
 """Routes of the traits of nodes."""
 
 from flask import Response
-from sqlalchemy.orm import Session
 
-from app.api.node.node_identifiers import locked, node_of
+from app.api.node.node_identifiers import change_locked, node_of
 from app.api.openapi.returns import ADDED, NO_CONTENT
 from app.api.openapi.shapes import TEXT, array, exactly
 from app.api.request.context import Query, RequestContext
 from app.api.request.parsing import body
 from app.api.request.routes import Routes
-from app.api.request.transactions import in_transaction
 from app.api.schemas.templates import Traits
 from app.api.transport.responses import empty, json
 from app.api.values.value_types import not_a_trait
 from app.errors import Invalid
 from app.inventory import traits as service
 
-traits = Routes("traits", "Traits of nodes, for scheduling")
+traits = Routes("traits", "Traits of nodes, for scheduling", since=37)
 
-SINCE = 37
 
 TRAITS = exactly({"traits": array(TEXT)})
 
@@ -35,12 +32,7 @@ def checked(context: RequestContext, trait: str) -> None:
 
 
 @traits.declare(
-    "GET",
-    "/nodes/<ident>/traits",
-    since=SINCE,
-    gone=406,
-    rule="baremetal:node:traits:list",
-    returns=TRAITS,
+    "GET", "/nodes/<ident>/traits", gone=406, rule="baremetal:node:traits:list", returns=TRAITS
 )
 def list_traits(context: RequestContext, ident: str) -> Response:
     """List the traits of a node"""
@@ -50,27 +42,17 @@ def list_traits(context: RequestContext, ident: str) -> Response:
 
 
 @traits.declare(
-    "PUT",
-    "/nodes/<ident>/traits",
-    since=SINCE,
-    gone=405,
-    rule="baremetal:node:traits:set",
-    returns=NO_CONTENT,
+    "PUT", "/nodes/<ident>/traits", gone=405, rule="baremetal:node:traits:set", returns=NO_CONTENT
 )
 @traits.arguments(Traits)
 def set_traits(context: RequestContext, fields: Query, ident: str) -> Response:
     """Set all traits of a node"""
-
-    def work(session: Session) -> None:
-        service.replace(session, locked(context, session, ident), fields["traits"])
-
-    return in_transaction(context, work, empty(204))
+    return change_locked(context, ident, empty(204), service.replace, fields["traits"])
 
 
 @traits.declare(
     "PUT",
     "/nodes/<ident>/traits/<trait>",
-    since=SINCE,
     gone=405,
     rule="baremetal:node:traits:set",
     returns=ADDED,
@@ -78,41 +60,24 @@ def set_traits(context: RequestContext, fields: Query, ident: str) -> Response:
 def add_trait(context: RequestContext, ident: str, trait: str) -> Response:
     """Add a trait to a node"""
     checked(context, trait)
-
-    def work(session: Session) -> None:
-        service.add(session, locked(context, session, ident), trait)
-
     location = f"{context.base_url}/v1/nodes/{ident}/traits/{trait}"
-    return in_transaction(context, work, empty(204, location=location))
+    return change_locked(context, ident, empty(204, location=location), service.add, trait)
 
 
 @traits.declare(
-    "DELETE",
-    "/nodes/<ident>/traits",
-    since=SINCE,
-    rule="baremetal:node:traits:delete",
-    returns=NO_CONTENT,
+    "DELETE", "/nodes/<ident>/traits", rule="baremetal:node:traits:delete", returns=NO_CONTENT
 )
 def remove_traits(context: RequestContext, ident: str) -> Response:
     """Remove all traits of a node"""
-
-    def work(session: Session) -> None:
-        service.replace(session, locked(context, session, ident), ())
-
-    return in_transaction(context, work, empty(204))
+    return change_locked(context, ident, empty(204), service.replace, ())
 
 
 @traits.declare(
     "DELETE",
     "/nodes/<ident>/traits/<trait>",
-    since=SINCE,
     rule="baremetal:node:traits:delete",
     returns=NO_CONTENT,
 )
 def remove_trait(context: RequestContext, ident: str, trait: str) -> Response:
     """Remove a trait of a node"""
-
-    def work(session: Session) -> None:
-        service.remove(session, locked(context, session, ident), trait)
-
-    return in_transaction(context, work, empty(204))
+    return change_locked(context, ident, empty(204), service.remove, trait)

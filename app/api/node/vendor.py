@@ -1,10 +1,9 @@
 """Routes of vendor passthru: functions of a vendor interface, called by name."""
 
 from flask import Response, request
-from sqlalchemy.orm import Session
 
 from app.api.node.management import call_conductor
-from app.api.node.node_identifiers import locked, node_of
+from app.api.node.node_identifiers import change_locked, node_of
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import (
     ANYTHING,
@@ -21,7 +20,6 @@ from app.api.request import auditing, repeats
 from app.api.request.context import RequestContext
 from app.api.request.parsing import body
 from app.api.request.routes import Routes
-from app.api.request.transactions import in_transaction
 from app.api.transport.responses import JSON, empty, json
 from app.engine import management as service
 from app.errors import Invalid
@@ -59,7 +57,9 @@ def _call(context: RequestContext, ident: str, name: str) -> Response:
         node = node_of(context, session, ident)
         function = service.vendor_function(session, node, name, request.method, arguments)
     if function.asynchronous and function.exclusive:
-        return _begin(context, ident, name, arguments)
+        return change_locked(
+            context, ident, empty(202), service.request_vendor_call, name, arguments, context.caller
+        )
     repeats.refuse(context.request, repeats.CALLS)
     auditing.announce(context)  # GET, too: a function may do anything
     method_name = "call" if function.exclusive else "call_shared"
@@ -67,18 +67,6 @@ def _call(context: RequestContext, ident: str, name: str) -> Response:
     if function.asynchronous:
         return empty(202)
     return _shown(function, answer)
-
-
-def _begin(
-    context: RequestContext, ident: str, name: str, arguments: dict[str, object]
-) -> Response:
-    requester = context.caller
-
-    def work(session: Session) -> None:
-        node = locked(context, session, ident)
-        service.request_vendor_call(session, node, name, arguments, requester)
-
-    return in_transaction(context, work, empty(202))
 
 
 def _shown(function: passthru.Passthru, answer: object) -> Response:

@@ -3,13 +3,12 @@
 from flask import Response
 from marshmallow import INCLUDE
 
-from app.api.node.node_identifiers import locked, node_of
+from app.api.node.node_identifiers import change_locked, node_of
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import TEXT, array, exactly
 from app.api.request import auditing, repeats
 from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
-from app.api.request.transactions import in_transaction
 from app.api.schemas.vifs import Vif
 from app.api.transport.responses import empty, json
 from app.api.values.value_types import is_ident
@@ -17,9 +16,8 @@ from app.engine import vif_calls
 from app.errors import Invalid
 from app.inventory.connectivity import vifs as service
 
-vifs = Routes("vifs", "Virtual network interfaces of nodes")
+vifs = Routes("vifs", "Virtual network interfaces of nodes", since=28)
 
-SINCE = 28
 #: The version from which a VIF may name its port or port group.
 PLACED_SINCE = 67
 
@@ -27,7 +25,6 @@ PLACED_SINCE = 67
 @vifs.declare(
     "GET",
     "/nodes/<ident>/vifs",
-    since=SINCE,
     rule="baremetal:node:vif:list",
     returns=exactly({"vifs": array(exactly({"id": TEXT}))}),
 )
@@ -38,9 +35,7 @@ def list_vifs(context: RequestContext, ident: str) -> Response:
     return json({"vifs": [{"id": vif} for vif in vif_ids]})
 
 
-@vifs.declare(
-    "POST", "/nodes/<ident>/vifs", since=SINCE, rule="baremetal:node:vif:attach", returns=NO_CONTENT
-)
+@vifs.declare("POST", "/nodes/<ident>/vifs", rule="baremetal:node:vif:attach", returns=NO_CONTENT)
 @vifs.arguments(Vif, unknown=INCLUDE)
 def attach_vif(context: RequestContext, vif: dict[str, object], ident: str) -> Response:
     """Attach a VIF to a node"""
@@ -50,19 +45,11 @@ def attach_vif(context: RequestContext, vif: dict[str, object], ident: str) -> R
         project = context.access.vif_project(ident)
         vif_calls.attach(context.runtime, ident, vif, project)
         return empty(204)
-    return in_transaction(
-        context,
-        lambda session: service.attach(session, locked(context, session, ident), vif),
-        empty(204),
-    )
+    return change_locked(context, ident, empty(204), service.attach, vif)
 
 
 @vifs.declare(
-    "DELETE",
-    "/nodes/<ident>/vifs/<vif>",
-    since=SINCE,
-    rule="baremetal:node:vif:detach",
-    returns=NO_CONTENT,
+    "DELETE", "/nodes/<ident>/vifs/<vif>", rule="baremetal:node:vif:detach", returns=NO_CONTENT
 )
 def detach_vif(context: RequestContext, ident: str, vif: str) -> Response:
     """Detach a VIF from a node"""
@@ -71,11 +58,7 @@ def detach_vif(context: RequestContext, ident: str, vif: str) -> Response:
     if _is_remote(context, ident):
         vif_calls.detach(context.runtime, ident, vif)
         return empty(204)
-    return in_transaction(
-        context,
-        lambda session: service.detach(session, locked(context, session, ident), vif),
-        empty(204),
-    )
+    return change_locked(context, ident, empty(204), service.detach, vif)
 
 
 def _is_remote(context: RequestContext, ident: str) -> bool:

@@ -30,7 +30,9 @@ ACCEPTED = Returns({202: None})
 STARTED = Returns({202: None}, PROGRESS)
 
 
-def listed(name: str, item: Component, fields: Iterable[str], sortable: Iterable[str]) -> Returns:
+def listed(
+    name: str, item: Component, fields: Iterable[str] = (), sortable: Iterable[str] = ()
+) -> Returns:
     """Response with a page of a list, whose items have the fields in the query."""
     sorts = ("id", *sorted(sortable))
     return Returns({200: page(name, item)}, fields=(*fields, "links"), sortable=sorts)

@@ -2,12 +2,12 @@
 Paging of lists: query parameters, selected fields, and the link to the next page.
 """
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from flask import Response
-from sqlalchemy import Connection, Row, Select
+from sqlalchemy import Connection, Row, Select, SQLColumnExpression
 from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
@@ -20,6 +20,7 @@ from app.rows.keyset_pages import Page, fetch
 from app.rows.uuid_or_name import is_uuid
 
 Item = dict[str, Any]
+Statement = TypeVar("Statement", bound=Select[*tuple[Any, ...]])
 
 DETAIL_SINCE = 43
 #: Resources that take `detail` in older versions, too.
@@ -45,6 +46,18 @@ def page_of(
     if sort_key != "id" and sort_key not in sortable:
         raise Invalid(f"The sort_key value {sort_key!r} is an invalid field for sorting")
     return Page(min(query.get("limit", largest), largest), marker, sort_key, descending)
+
+
+def equal_to(
+    statement: Statement, query: Query, columns: Mapping[str, SQLColumnExpression[Any]]
+) -> Statement:
+    """
+    Limit a query for rows by the parameters that the request has, each of which compares a column.
+
+    columns: parameter -> its column.
+    """
+    conditions = [column == query[name] for name, column in columns.items() if name in query]
+    return statement.where(*conditions)
 
 
 def rows_of(
@@ -91,6 +104,18 @@ def shape(
     if detail or wants_detail:
         raise Invalid("Can not specify ?detail=True and fields in the same request.")
     return checked_fields(context, fields, resource, full)
+
+
+def requested_fields(
+    context: RequestContext,
+    query: Query,
+    resource: str,
+    full: Sequence[str],
+    default: Sequence[str],
+) -> Sequence[str]:
+    """Return the fields of an item that the query names, or the default ones. Raises as below."""
+    names = query.get("fields_")
+    return default if names is None else checked_fields(context, names, resource, full)
 
 
 def checked_fields(

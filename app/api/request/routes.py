@@ -70,8 +70,10 @@ class Routes(flask_smorest.Blueprint):
 
     ARGUMENTS_PARSER = parser
 
-    def __init__(self, name: str, description: str) -> None:
+    def __init__(self, name: str, description: str, *, since: int = versions.MIN) -> None:
+        """since: first minor version of the routes that declare none of their own."""
         super().__init__(name, "app.api", url_prefix="/v1", description=description)
+        self.since = since
         self.declared: list[Route] = []  # for the documentation
 
     def arguments(self, schema: Schema | type[Schema], **kwargs: object) -> Callable[[View], View]:
@@ -86,7 +88,7 @@ class Routes(flask_smorest.Blueprint):
         method: str,
         path: str,
         *,
-        since: int = versions.MIN,
+        since: int | None = None,
         gone: int = 404,
         query: str | None = None,
         rule: str | None = None,
@@ -101,7 +103,8 @@ class Routes(flask_smorest.Blueprint):
         """
         Answer `method` on `path` (and HEAD with GET).
 
-        since: first minor version of the route. gone: status in older versions: 404, 405 or 406.
+        since: first minor version of the route, by default of the blueprint. gone: status in older
+        versions: 404, 405 or 406.
         query: key in `versions.QUERIES` for the versions of query parameters, if they are checked.
         rule: policy rule for callers, checked for the object that the first parameter of the path
         identifies; a route without a rule is open to every caller.
@@ -114,6 +117,7 @@ class Routes(flask_smorest.Blueprint):
         arguments. name, summary: of the handler, unless those of its function are used.
         """
         responses = returns if isinstance(returns, Returns) else Returns({200: returns})
+        first_version = self.since if since is None else since
 
         def decorate(view: View) -> View:
             route = Route(
@@ -122,7 +126,7 @@ class Routes(flask_smorest.Blueprint):
                 handler=name or view.__name__,
                 summary=summary or summary_of(view),
                 tag=self.name,
-                since=since,
+                since=first_version,
                 gone=gone,
                 query=query,
                 rule=rule,
@@ -142,7 +146,7 @@ class Routes(flask_smorest.Blueprint):
             self.declared.append(route)
             auditing.declare(endpoint, method, path, next(iter(responses.bodies)))
             if gone == 404:
-                _HIDDEN_BEFORE[endpoint] = since
+                _HIDDEN_BEFORE[endpoint] = first_version
             self.route(path, methods=[method], endpoint=route.handler)(guarded)
             return view
 

@@ -11,6 +11,7 @@ from app.api.node.node_identifiers import id_of, identified
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import one_of
 from app.api.request.context import Fields, Query, RequestContext
+from app.api.request.paging import equal_to
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes, without_context
@@ -23,11 +24,12 @@ from app.inventory import allocations as service
 from app.models import Allocation, AllocationState, Node
 from app.rows import row_changes
 
-allocations = Routes("allocations", "Requests for nodes")
-
 SINCE = 52
 CHANGE_SINCE = 57
 BACKFILL_SINCE = 58
+
+allocations = Routes("allocations", "Requests for nodes", since=SINCE)
+
 _SHOWN = (
     "uuid", "created_at", "updated_at", "candidate_nodes", "extra", "last_error", "name", "owner",
     "resource_class", "state", "traits", "links", "node_uuid",
@@ -40,21 +42,19 @@ ALLOCATION = Resource(
     short=tuple(name for name in _SHOWN if name != "links"),
     all_fields=_SHOWN,
     joined={"node_uuid": Node.__table__.c.uuid},
-    source=lambda: Allocation.__table__.outerjoin(Node.__table__),
+    source=Allocation.__table__.outerjoin(Node.__table__),
     names_since=SINCE,
     shapes={"state": one_of(AllocationState)},
 )
-#: Filters that compare the column of their name.
-EQUAL = ("resource_class", "state", "owner")
+_ALLOCATIONS = Allocation.__table__.c
+#: Parameter of the list -> the column that it compares.
+EQUAL = {name: _ALLOCATIONS[name] for name in ("resource_class", "state", "owner")}
 
 
 def _filtered(context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
-    columns = Allocation.__table__.c
-    for name in EQUAL:
-        if name in query:
-            statement = statement.where(columns[name] == query[name])
+    statement = equal_to(statement, query, EQUAL)
     if "node" in query:
-        statement = statement.where(columns.node_id == _node_id(context, query["node"]))
+        statement = statement.where(_ALLOCATIONS.node_id == _node_id(context, query["node"]))
     return statement
 
 
@@ -83,13 +83,7 @@ def _create(_context: RequestContext, session: Session, fields: Query) -> Alloca
 
 
 ROUTES = ResourceRoutes(
-    ALLOCATION,
-    allocations,
-    "allocation",
-    "allocations",
-    "baremetal:allocation",
-    since=SINCE,
-    gone=405,
+    ALLOCATION, allocations, "allocation", "allocations", "baremetal:allocation", gone=405
 )
 ROUTES.lists(AllocationFilters, _filtered, query="allocations")
 ROUTES.creates(AllocationCreate, _create, prepare=_checked, summary="Create an allocation")
@@ -100,7 +94,6 @@ ROUTES.changes(AllocationChange(), without_context(row_changes.change), since=CH
 @allocations.declare(
     "DELETE",
     "/allocations/<ident>",
-    since=SINCE,
     gone=405,
     rule="baremetal:allocation:delete",
     returns=NO_CONTENT,
@@ -113,7 +106,6 @@ def delete_allocation(context: RequestContext, ident: str) -> Response:
 @allocations.declare(
     "GET",
     "/nodes/<ident>/allocation",
-    since=SINCE,
     rule="baremetal:allocation:get",
     returns=ALLOCATION.component,
 )
@@ -129,17 +121,11 @@ def show_allocation_of_node(context: RequestContext, query: Query, ident: str) -
 
 
 @allocations.declare(
-    "DELETE",
-    "/nodes/<ident>/allocation",
-    since=SINCE,
-    rule="baremetal:allocation:delete",
-    returns=NO_CONTENT,
+    "DELETE", "/nodes/<ident>/allocation", rule="baremetal:allocation:delete", returns=NO_CONTENT
 )
 def delete_allocation_of_node(context: RequestContext, ident: str) -> Response:
     """Delete the allocation of a node, and release the node"""
-    return _remove(
-        context, Allocation.__table__.c.node_id == id_of(context, ident), f"of node {ident}"
-    )
+    return _remove(context, _ALLOCATIONS.node_id == id_of(context, ident), f"of node {ident}")
 
 
 def _remove(context: RequestContext, condition: ColumnElement[bool], label: str) -> Response:

@@ -12,17 +12,13 @@ from app.api.node.node_identifiers import id_of
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import TEXT, TIME, UUID, Component, array, exactly, one_of, or_null
 from app.api.request.context import Query, RequestContext
-from app.api.request.paging import page_answer, page_of
+from app.api.request.paging import equal_to, page_answer, page_of
 from app.api.request.routes import Routes
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
-from app.api.schemas.baselines import (
-    BaselineChange,
-    BaselineCreate,
-    BaselineNodesQuery,
-    BaselinesQuery,
-)
+from app.api.schemas.baselines import BaselineChange, BaselineCreate, BaselineNodesQuery
 from app.api.transport.responses import json
+from app.api.values.value_types import ListQuery
 from app.baselines import baselines as service
 from app.baselines.rules import Operator
 from app.models import Baseline, BaselineNode, Compliance, FailedBenchmark, Node
@@ -62,7 +58,7 @@ BASELINE = Resource(
 )  # fmt: skip
 
 ROUTES = ResourceRoutes(BASELINE, baselines, "baseline", "baselines", "baremetal:baseline")
-ROUTES.lists(BaselinesQuery, rule="get")
+ROUTES.lists(ListQuery, rule="get")
 ROUTES.creates(BaselineCreate, without_context(service.create))
 ROUTES.shows()
 ROUTES.changes(BaselineChange(), without_context(service.change))
@@ -73,7 +69,7 @@ ROUTES.deletes(without_context(service.remove))
     "GET",
     "/baselines/<ident>/nodes",
     rule="baremetal:baseline:get",
-    returns=listed("nodes", BASELINE_NODE, (), ()),
+    returns=listed("nodes", BASELINE_NODE),
 )
 @baselines.arguments(BaselineNodesQuery, location="query")
 def list_baseline_nodes(context: RequestContext, query: Query, ident: str) -> Response:
@@ -86,8 +82,7 @@ def list_baseline_nodes(context: RequestContext, query: Query, ident: str) -> Re
         for column in (Node.uuid, Node.name)
     )
     statement: Select[Any] = select(*names, *BaselineNode.__table__.c).where(of_baseline)
-    if "state" in query:
-        statement = statement.where(BaselineNode.state == query["state"])
+    statement = equal_to(statement, query, {"state": BaselineNode.state})
     is_compared = exists().where(of_baseline, BaselineNode.node_id == Node.id)
     with context.runtime.reading() as session:
         rows = fetch(

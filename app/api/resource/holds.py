@@ -11,6 +11,7 @@ from app.api.node.node_identifiers import locked
 from app.api.openapi.returns import LOCATION, Returns
 from app.api.openapi.shapes import one_of
 from app.api.request.context import Fields, Query, RequestContext
+from app.api.request.paging import equal_to
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
 from app.api.resource.resource_routes import ResourceRoutes
@@ -36,16 +37,16 @@ HOLD = Resource(
         "reason", "expires_at", "links",
     ),
     joined={"node_uuid": Node.__table__.c.uuid},
-    source=lambda: Hold.__table__.join(Node.__table__),
+    source=Hold.__table__.join(Node.__table__),
     shapes={"kind": one_of(HoldKind)},
 )  # fmt: skip
 _HOLDS = Hold.__table__.c
+#: Parameter of the lists -> the column that it compares.
+EQUAL = {"kind": _HOLDS.kind, "owner": _HOLDS.owner, "user": _HOLDS.user_id}
 
 
 def _narrow(_context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
-    for name, column in (("kind", _HOLDS.kind), ("owner", _HOLDS.owner), ("user", _HOLDS.user_id)):
-        if name in query:
-            statement = statement.where(column == query[name])
+    statement = equal_to(statement, query, EQUAL)
     if "expired_before" in query:
         statement = statement.where(_HOLDS.expires_at < query["expired_before"])
     return statement

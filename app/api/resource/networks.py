@@ -2,15 +2,10 @@
 Routes of /v1/networks and /v1/switches, for network interface `switch`: additions to Ironic's API.
 """
 
-from typing import Any
-
-from sqlalchemy import Select
-
 from app.api.declarations import versions
 from app.api.openapi.shapes import INTEGER, TEXT, array
-from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
-from app.api.resource.resource_routes import ResourceRoutes, without_context
+from app.api.resource.resource_routes import ResourceRoutes, by_value, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.networks import (
     NetworkChange,
@@ -53,13 +48,8 @@ SWITCH = Resource(
 )  # fmt: skip
 
 
-def _narrow(_context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
-    owner = query.get("owner")
-    return statement if owner is None else statement.where(Network.owner == owner)
-
-
 NETWORK_ROUTES = ResourceRoutes(NETWORK, networks, "network", "networks", "baremetal:network")
-NETWORK_ROUTES.lists(NetworksQuery, _narrow)
+NETWORK_ROUTES.lists(NetworksQuery, by_value(Network.owner))
 NETWORK_ROUTES.creates(NetworkCreate, without_context(service.create))
 NETWORK_ROUTES.shows()
 NETWORK_ROUTES.changes(NetworkChange(), without_context(service.change))

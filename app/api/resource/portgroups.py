@@ -2,23 +2,22 @@
 
 from typing import Any
 
-from sqlalchemy import Select
 from sqlalchemy.orm import Session
 
 from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
-from app.api.resource.subresources import filtered, node_parent
+from app.api.resource.subresources import by_node, node_parent
 from app.api.schemas.portgroups import PortgroupChange, PortgroupCreate, PortgroupFilters
 from app.errors import Invalid
 from app.inventory.connectivity import portgroups as service
 from app.models import Node, Portgroup
 
-portgroups = Routes("portgroups", "Port groups: bonded ports of a node")
-
 SINCE = 23
 BELOW_NODES_SINCE = 24
+
+portgroups = Routes("portgroups", "Port groups: bonded ports of a node", since=SINCE)
 PORTGROUP = Resource(
     name="portgroup",
     path="portgroups",
@@ -31,7 +30,7 @@ PORTGROUP = Resource(
         "dynamic_portgroup", "links", "ports",
     ),
     joined={"node_uuid": Node.__table__.c.uuid},
-    source=lambda: Portgroup.__table__.join(Node.__table__),
+    source=Portgroup.__table__.join(Node.__table__),
     links=("ports",),
     names_since=SINCE,
 )  # fmt: skip
@@ -42,10 +41,6 @@ def _check_filters(query: Query) -> None:
     names = [name for name in FILTERS if name in query]
     if len(names) > 1:
         raise Invalid(f"{', '.join(names)}: only one of them can be given")
-
-
-def _narrow(context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
-    return filtered(context, statement, query, Portgroup)
 
 
 def _change(
@@ -60,13 +55,14 @@ ROUTES = ResourceRoutes(
     "portgroup",
     "portgroups",
     "baremetal:portgroup",
-    since=SINCE,
     label="port group",
 )
-ROUTES.lists(PortgroupFilters, _narrow, check=_check_filters, details=True, query="portgroups")
+ROUTES.lists(
+    PortgroupFilters, by_node(Portgroup), check=_check_filters, details=True, query="portgroups"
+)
 ROUTES.lists(
     PortgroupFilters,
-    _narrow,
+    by_node(Portgroup),
     parent=node_parent(Portgroup, BELOW_NODES_SINCE),
     details=True,
     query="portgroups",

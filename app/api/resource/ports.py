@@ -11,7 +11,7 @@ from app.api.request.routes import Routes
 from app.api.resource.portgroups import BELOW_NODES_SINCE, PORTGROUP
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Parent, Resource
-from app.api.resource.subresources import filtered, node_parent
+from app.api.resource.subresources import by_node, node_parent
 from app.api.schemas.ports import VTEP_KEYS, PortChange, PortCreate, PortFilters
 from app.errors import Forbidden, Invalid, NotAcceptable
 from app.inventory.connectivity import ports as service
@@ -38,7 +38,7 @@ PORT = Resource(
         "portgroup_uuid":
             select(_GROUPS.uuid).where(_GROUPS.id == _PORTS.portgroup_id).scalar_subquery(),
     },
-    source=lambda: Port.__table__.join(Node.__table__),
+    source=Port.__table__.join(Node.__table__),
     names_since=versions.MIN,
 )  # fmt: skip
 #: Fields of a new port that identify its node; exactly one of them is required.
@@ -48,6 +48,7 @@ GROUPED_SINCE = 102
 #: Mutually exclusive filters. GROUPED: filters that exclude `conductor_groups`.
 WHOSE = ({"node", "node_uuid"}, {"portgroup"}, {"shard"})
 GROUPED = {"node", "node_uuid", "portgroup", "address"}
+_BY_NODE = by_node(Port)
 
 
 def _check_filters(query: Query) -> None:
@@ -61,7 +62,7 @@ def _check_filters(query: Query) -> None:
 
 
 def _narrow(context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
-    statement = filtered(context, statement, query, Port)
+    statement = _BY_NODE(context, statement, query)
     if "portgroup" in query:
         statement = statement.where(
             _PORTS.portgroup_id == PORTGROUP.id_of(context, query["portgroup"])

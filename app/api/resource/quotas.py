@@ -1,13 +1,8 @@
 """Routes of /v1/quotas: how many nodes a project may lease. An addition to Ironic's API."""
 
-from typing import Any
-
-from sqlalchemy import Select
-
 from app.api.openapi.shapes import INTEGER
-from app.api.request.context import Query, RequestContext
 from app.api.request.routes import Routes
-from app.api.resource.resource_routes import ResourceRoutes, without_context
+from app.api.resource.resource_routes import ResourceRoutes, by_value, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.quotas import QuotaChange, QuotaCreate, QuotasQuery
 from app.inventory import quotas as service
@@ -30,13 +25,8 @@ QUOTA = Resource(
 )  # fmt: skip
 
 
-def _narrow(_context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
-    project = query.get("project")
-    return statement if project is None else statement.where(Quota.project == project)
-
-
 ROUTES = ResourceRoutes(QUOTA, quotas, "quota", "quotas", "baremetal:quota")
-ROUTES.lists(QuotasQuery, _narrow)
+ROUTES.lists(QuotasQuery, by_value(Quota.project))
 ROUTES.creates(QuotaCreate, without_context(service.create))
 ROUTES.shows()
 ROUTES.changes(QuotaChange(), without_context(row_changes.change))

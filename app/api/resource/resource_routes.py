@@ -14,11 +14,11 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from flask import Response
 from marshmallow import Schema
 from sqlalchemy import Select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from app.api.declarations import versions
 from app.api.openapi.returns import LOCATION, NO_CONTENT, Returns, json_patch
 from app.api.request.context import Fields, Query, RequestContext, View
+from app.api.request.paging import equal_to
 from app.api.request.patching import parse, patched
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
@@ -44,6 +44,12 @@ def without_context(function: Callable[P, T]) -> Callable[Concatenate[RequestCon
     return callback
 
 
+def by_value(*columns: InstrumentedAttribute[Any]) -> Narrow:
+    """Return the filters of a list by columns, each for the parameter of its name."""
+    columns_by_name = {column.key: column for column in columns}
+    return lambda _context, statement, query: equal_to(statement, query, columns_by_name)
+
+
 @dataclass(frozen=True, eq=False)
 class ResourceRoutes(Generic[Model]):
     """Declaration of a resource's routes, by one method call for each."""
@@ -56,8 +62,6 @@ class ResourceRoutes(Generic[Model]):
     many: str
     #: Prefix of the policy rules.
     rule: str
-    #: First minor version of the routes, as in `Routes.declare`.
-    since: int = versions.MIN
     #: Status of write requests in older versions, as in `Routes.declare`.
     gone: int = 404
     #: Noun in summaries; the resource's name by default.
@@ -83,7 +87,7 @@ class ResourceRoutes(Generic[Model]):
         refuse writes below the parent.
         """
         path = f"{parent.path if parent else ''}/{self.resource.path}"
-        since = parent.since if parent else self.since
+        since = parent.since if parent else self.routes.since
         for detail in (False, True) if details else (False,):
             self.routes.declare(
                 "GET",
@@ -138,7 +142,6 @@ class ResourceRoutes(Generic[Model]):
         @self.routes.declare(
             "POST",
             f"/{self.resource.path}",
-            since=self.since,
             gone=self.gone,
             rule=f"{self.rule}:create",
             returns=Returns({201: self.resource.component}, LOCATION),
@@ -163,7 +166,6 @@ class ResourceRoutes(Generic[Model]):
         @self.routes.declare(
             "GET",
             self._item,
-            since=self.since,
             query=query,
             rule=f"{self.rule}:{rule}",
             returns=self.resource.item,
@@ -191,7 +193,7 @@ class ResourceRoutes(Generic[Model]):
         @self.routes.declare(
             "PATCH",
             self._item,
-            since=self.since if since is None else since,
+            since=since,
             gone=self.gone,
             rule=f"{self.rule}:update",
             returns=self.resource.component,
@@ -218,7 +220,6 @@ class ResourceRoutes(Generic[Model]):
         @self.routes.declare(
             "DELETE",
             self._item,
-            since=self.since,
             gone=self.gone,
             rule=f"{self.rule}:delete",
             returns=NO_CONTENT,

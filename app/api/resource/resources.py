@@ -14,17 +14,7 @@ from uuid import UUID
 
 import orjson
 from flask import Response
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    FromClause,
-    Join,
-    Row,
-    Select,
-    Text,
-    cast,
-    select,
-)
+from sqlalchemy import Column, ColumnElement, FromClause, Join, Row, Select, Text, cast, select
 from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
@@ -41,7 +31,7 @@ from app.api.openapi.shapes import (
 )
 from app.api.policy.access import Access
 from app.api.request.context import Query, RequestContext, View
-from app.api.request.paging import checked_fields, page_answer, page_of, rows_of, shape
+from app.api.request.paging import page_answer, page_of, requested_fields, rows_of, shape
 from app.api.transport.errors import Misaddressed
 from app.api.transport.responses import json, links
 from app.api.values.value_types import is_ident
@@ -89,18 +79,16 @@ class Resource(Generic[Model]):
     #: Columns of tables that `source` joins, and subqueries.
     joined: Mapping[str, ColumnElement[Any]] = field(default_factory=dict)
     #: FROM clause of queries; the model's table by default.
-    source: Callable[[], FromClause] | None = None
-    #: Field -> function of its value, from a row and the URL that links start with.
-    computed: Mapping[str, Callable[[Row[Any], str], Any]] = field(default_factory=dict)
-    #: Computed field -> the columns that it reads.
-    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    #: Column -> function that masks its secrets, by the caller's rights.
-    masked: Mapping[str, Callable[[Access, Any], Any]] = field(default_factory=dict)
+    source: FromClause | None = None
+    #: Column -> function of its value without secrets, from the caller's rights and the row.
+    masked: Mapping[str, Callable[[Access, Row[Any]], Any]] = field(default_factory=dict)
+    #: Further columns that these functions read.
+    masked_by: tuple[str, ...] = ()
     #: Sub-collections that an item links to.
     links: tuple[str, ...] = ()
     #: First minor version that accepts names as well as UUIDs in paths, if any does.
     names_since: int | None = None
-    #: Field -> JSON Schema, for computed fields and where the column's type is less precise.
+    #: Field -> JSON Schema, where the column's type is less precise.
     shapes: Mapping[str, Shape] = field(default_factory=dict)
 
     @cached_property
@@ -111,7 +99,7 @@ class Resource(Generic[Model]):
     @cached_property
     def plain(self) -> tuple[str, ...]:
         """Fields that are columns of the model."""
-        further_fields = {*self.joined, *self.computed, *self.links}
+        further_fields = {*self.joined, *self.links}
         return tuple(name for name in self.full if name not in further_fields)
 
     @cached_property
@@ -131,16 +119,12 @@ class Resource(Generic[Model]):
     @cached_property
     def component(self) -> Component:
         """JSON Schema of an item."""
-        source = self.source() if self.source else None
-        inner = isinstance(source, Join) and not source.isouter
+        inner = isinstance(self.source, Join) and not self.source.isouter
         properties = column_shapes(self.model, self.plain)
         for name, column in self.joined.items():
             certain = inner and isinstance(column, Column) and not column.nullable
             properties[name] = column_shape(name, column, nullable=not certain)
         properties |= dict.fromkeys(self.links, LINKS)
-        missing_shapes = self.computed.keys() - self.shapes.keys()
-        if missing_shapes:
-            raise TypeError(f"{self.name}: no JSON Schema is declared for {missing_shapes}")
         item = subset_of({**properties, **self.shapes, "links": LINKS}, always=["links"])
         return Component(self.schema, versioned(self.name, item))
 
@@ -161,8 +145,7 @@ class Resource(Generic[Model]):
     def query(self, fields: Sequence[str]) -> Select[Any]:
         """Select the columns that the wanted fields need, always with `id` and `uuid`."""
         columns = self.model.__table__.c
-        column_names = {"id", "uuid", *fields}
-        column_names.update(source for name in fields for source in self.sources.get(name, ()))
+        column_names = {"id", "uuid", *self.masked_by, *fields}
         selected_columns: list[ColumnElement[Any]] = []
         for column in columns:
             if column.name in column_names and column.name not in self.joined:
@@ -172,7 +155,7 @@ class Resource(Generic[Model]):
             column.label(name) for name, column in self.joined.items() if name in column_names
         ]
         return select(*selected_columns).select_from(
-            self.source() if self.source else self.model.__table__
+            self.model.__table__ if self.source is None else self.source
         )
 
     def views(
@@ -182,7 +165,6 @@ class Resource(Generic[Model]):
         base, names = context.base_url, frozenset(fields)
         raw = [name for name in self._documents if name in names and name not in self.masked]
         masked = [(name, mask) for name, mask in self.masked.items() if name in names]
-        computed = [(name, make) for name, make in self.computed.items() if name in names]
         linked = [name for name in self.links if name in names]
         order = [name for name in self.all_fields if name in names or name == "links"]
         keyring, columns = keyring_of(context.runtime.engine.dialect), self.model.__table__.c
@@ -195,9 +177,7 @@ class Resource(Generic[Model]):
                     text = keyring.open_text(text, place_of(columns[name], {**row._mapping}))
                 view[name] = orjson.Fragment(text)
             for name, mask in masked:
-                view[name] = mask(context.access, view[name])
-            for name, make in computed:
-                view[name] = make(row, base)
+                view[name] = mask(context.access, row)
             view["links"] = links(f"{self.path}/{row.uuid}", base)
             for name in linked:
                 view[name] = links(f"{self.path}/{row.uuid}/{name}", base)
@@ -229,9 +209,8 @@ class Resource(Generic[Model]):
 
     def show(self, context: RequestContext, query: Query, ident: str) -> Response:
         """Return an item with the fields that the query names. Raises Misaddressed, NotFound."""
-        fields = self.visible_fields(context.version)
-        if "fields_" in query:
-            fields = checked_fields(context, query["fields_"], self.name, self.full)
+        visible_fields = self.visible_fields(context.version)
+        fields = requested_fields(context, query, self.name, self.full, visible_fields)
         item = self._one(context, self.identified(context.version, ident), fields)
         if item is None:
             raise NotFound(self.name, ident)

@@ -22,11 +22,11 @@ from app.inventory.traits import is_trait
 from app.models import Runbook
 from app.text.masking import mask
 
-runbooks = Routes("runbooks", "Runbooks: named lists of clean or service steps")
-
 SINCE = 92
 #: The version from which a runbook has traits, and a name that need not be a trait.
 TRAITS_SINCE = 112
+
+runbooks = Routes("runbooks", "Runbooks: named lists of clean or service steps", since=SINCE)
 RUNBOOK = Resource(
     name="runbook",
     path="runbooks",
@@ -37,7 +37,7 @@ RUNBOOK = Resource(
         "uuid", "created_at", "updated_at", "name", "extra", "public", "owner", "disable_ramdisk",
         "description", "links", "steps", "traits",
     ),
-    masked={"steps": lambda _access, steps: mask(steps)},
+    masked={"steps": lambda _access, row: mask(row.steps)},
     names_since=SINCE,
 )  # fmt: skip
 
@@ -50,9 +50,7 @@ def _checked(context: RequestContext, fields: Fields) -> dict[str, Any]:
     return fields
 
 
-ROUTES = ResourceRoutes(
-    RUNBOOK, runbooks, "runbook", "runbooks", "baremetal:runbook", since=SINCE, gone=405
-)
+ROUTES = ResourceRoutes(RUNBOOK, runbooks, "runbook", "runbooks", "baremetal:runbook", gone=405)
 ROUTES.lists(ListQuery)
 ROUTES.creates(RunbookCreate, without_context(service.create), prepare=_checked)
 ROUTES.shows()

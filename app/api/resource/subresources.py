@@ -8,6 +8,7 @@ from sqlalchemy import Select
 
 from app.api.node.node_identifiers import id_of
 from app.api.request.context import Query, RequestContext
+from app.api.resource.resource_routes import Narrow
 from app.api.resource.resources import Parent
 from app.models import Base, Node
 
@@ -25,25 +26,26 @@ def node_parent(model: type[Base], since: int) -> Parent:
     )
 
 
-def filtered(
-    context: RequestContext, statement: Select[Any], query: Query, model: type[Base]
-) -> Select[Any]:
+def by_node(model: type[Base]) -> Narrow:
     """
-    Apply a list's filters to rows of `model`, joined with their nodes.
+    Return what applies a list's filters to rows of `model`, joined with their nodes.
 
-    query: may have `node` (or `node_uuid`), `address`, `shard`, `conductor_groups`.
-
-    Raises NotFound: the node of the filter is unknown.
+    The query may have `node` (or `node_uuid`), `address`, `shard`, `conductor_groups`. Applying
+    them raises NotFound if the node of the filter is unknown.
     """
     columns = model.__table__.c
-    for name in ("node", "node_uuid"):
-        if name in query:
-            statement = statement.where(columns.node_id == id_of(context, query[name]))
-    if "address" in query:
-        statement = statement.where(columns.address == query["address"])
-    if "shard" in query:
-        statement = statement.where(_NODES.shard.in_(query["shard"].split(",")))
-    if "conductor_groups" in query:
-        groups = [group.lower() for group in query["conductor_groups"]] or [""]
-        statement = statement.where(_NODES.conductor_group.in_(groups))
-    return statement
+
+    def narrow(context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
+        for name in ("node", "node_uuid"):
+            if name in query:
+                statement = statement.where(columns.node_id == id_of(context, query[name]))
+        if "address" in query:
+            statement = statement.where(columns.address == query["address"])
+        if "shard" in query:
+            statement = statement.where(_NODES.shard.in_(query["shard"].split(",")))
+        if "conductor_groups" in query:
+            groups = [group.lower() for group in query["conductor_groups"]] or [""]
+            statement = statement.where(_NODES.conductor_group.in_(groups))
+        return statement
+
+    return narrow

@@ -12,11 +12,13 @@ from app.models import DeployTemplate
 from app.rows import row_changes
 from app.text.masking import mask
 
-templates = Routes(
-    "deploy_templates", "Deploy templates: deploy steps for a trait that an instance requires"
-)
-
 SINCE = 55
+
+templates = Routes(
+    "deploy_templates",
+    "Deploy templates: deploy steps for a trait that an instance requires",
+    since=SINCE,
+)
 TEMPLATE = Resource(
     name="deploy template",
     path="deploy_templates",
@@ -26,19 +28,13 @@ TEMPLATE = Resource(
     all_fields=(
         "uuid", "created_at", "updated_at", "name", "extra", "description", "links", "steps",
     ),
-    masked={"steps": lambda _access, steps: mask(steps)},
+    masked={"steps": lambda _access, row: mask(row.steps)},
     names_since=SINCE,
 )  # fmt: skip
 
 
 ROUTES = ResourceRoutes(
-    TEMPLATE,
-    templates,
-    "template",
-    "templates",
-    "baremetal:deploy_template",
-    since=SINCE,
-    gone=405,
+    TEMPLATE, templates, "template", "templates", "baremetal:deploy_template", gone=405
 )
 ROUTES.lists(ListQuery, rule="get")
 ROUTES.creates(TemplateCreate, without_context(service.create))

@@ -4,16 +4,14 @@ from typing import Any
 
 from flask import Response
 from marshmallow import Schema
-from sqlalchemy import Select
 
 from app.api.node.node_identifiers import id_of
 from app.api.openapi.shapes import LINKS, Component, exactly
-from app.api.policy.access import Access
-from app.api.request.context import Query, RequestContext
+from app.api.request.context import RequestContext
 from app.api.request.routes import Routes
 from app.api.resource.resource_routes import ResourceRoutes, without_context
 from app.api.resource.resources import Resource
-from app.api.resource.subresources import filtered, node_parent
+from app.api.resource.subresources import by_node, node_parent
 from app.api.schemas.volumes import (
     ConnectorChange,
     ConnectorCreate,
@@ -25,9 +23,9 @@ from app.api.transport.responses import json, links
 from app.inventory import volumes as service
 from app.models import Node, VolumeConnector, VolumeTarget
 
-volumes = Routes("volume", "Remote volumes of nodes, and the connectors for them")
-
 SINCE = 32
+
+volumes = Routes("volume", "Remote volumes of nodes, and the connectors for them", since=SINCE)
 CONNECTOR: Resource[VolumeConnector] = Resource(
     name="volume connector",
     path="volume/connectors",
@@ -38,7 +36,7 @@ CONNECTOR: Resource[VolumeConnector] = Resource(
         "uuid", "created_at", "updated_at", "connector_id", "extra", "type", "links", "node_uuid",
     ),
     joined={"node_uuid": Node.__table__.c.uuid},
-    source=lambda: VolumeConnector.__table__.join(Node.__table__),
+    source=VolumeConnector.__table__.join(Node.__table__),
 )  # fmt: skip
 TARGET: Resource[VolumeTarget] = Resource(
     name="volume target",
@@ -51,8 +49,8 @@ TARGET: Resource[VolumeTarget] = Resource(
         "volume_type", "links", "node_uuid",
     ),
     joined={"node_uuid": Node.__table__.c.uuid},
-    source=lambda: VolumeTarget.__table__.join(Node.__table__),
-    masked={"properties": Access.target_properties},
+    source=VolumeTarget.__table__.join(Node.__table__),
+    masked={"properties": lambda access, row: access.target_properties(row.properties)},
 )  # fmt: skip
 #: Document with links to both collections.
 OVERVIEW = Component("Volumes", exactly(dict.fromkeys(("connectors", "targets", "links"), LINKS)))
@@ -64,15 +62,13 @@ def _overview(context: RequestContext, path: str) -> Response:
     return json({"links": links(path, base), **parts})
 
 
-@volumes.declare("GET", "/volume", since=SINCE, returns=OVERVIEW)
+@volumes.declare("GET", "/volume", returns=OVERVIEW)
 def show_volume(context: RequestContext) -> Response:
     """List the collections of volumes"""
     return _overview(context, "volume/")
 
 
-@volumes.declare(
-    "GET", "/nodes/<ident>/volume", since=SINCE, rule="baremetal:volume:get", returns=OVERVIEW
-)
+@volumes.declare("GET", "/nodes/<ident>/volume", rule="baremetal:volume:get", returns=OVERVIEW)
 def show_volume_of_node(context: RequestContext, ident: str) -> Response:
     """List the collections of a node's volumes"""
     id_of(context, ident)
@@ -86,12 +82,8 @@ def _declare(
     change: type[Schema],
 ) -> None:
     """Declare the routes of connectors or targets, which differ in schemas only."""
-    model = resource.model
-
-    def narrow(context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
-        return filtered(context, statement, query, model)
-
-    routes = ResourceRoutes(resource, volumes, noun, f"{noun}s", "baremetal:volume", since=SINCE)
+    model, narrow = resource.model, by_node(resource.model)
+    routes = ResourceRoutes(resource, volumes, noun, f"{noun}s", "baremetal:volume")
     routes.lists(VolumeFilters, narrow)
     routes.lists(VolumeFilters, narrow, parent=node_parent(model, SINCE))
     routes.creates(create, lambda _context, session, fields: service.create(session, model, fields))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from flask import Response
-from sqlalchemy import Select, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.api.declarations import versions
@@ -11,7 +11,7 @@ from app.api.openapi.shapes import array, column_shapes, exactly
 from app.api.request.context import Fields, Query, RequestContext
 from app.api.request.routes import Routes
 from app.api.request.transactions import in_transaction
-from app.api.resource.resource_routes import ResourceRoutes, without_context
+from app.api.resource.resource_routes import ResourceRoutes, by_value, without_context
 from app.api.resource.resources import Resource
 from app.api.schemas.webhooks import Replay, WebhookChange, WebhookCreate, WebhooksQuery
 from app.api.transport.responses import json
@@ -34,7 +34,7 @@ WEBHOOK = Resource(
         "enabled", "position", "failed_attempts", "failing_since", "last_error",
         "last_delivery_at", "previous_secret_until", "links", "failures",
     ),
-    masked={"url": lambda _access, url: mask(url)},
+    masked={"url": lambda _access, row: mask(row.url)},
     links=("failures",),
     names_since=versions.MIN,
 )  # fmt: skip
@@ -42,11 +42,6 @@ WEBHOOK = Resource(
 _FAILURES = WebhookFailure.__table__.c
 FAILURE = ("created_at", "after", "last", "error")
 FAILURES = exactly({"failures": array(exactly(column_shapes(WebhookFailure, FAILURE)))})
-
-
-def _narrow(_context: RequestContext, statement: Select[Any], query: Query) -> Select[Any]:
-    owner = query.get("owner")
-    return statement if owner is None else statement.where(Webhook.owner == owner)
 
 
 def _prepared(context: RequestContext, fields: Fields) -> dict[str, Any]:
@@ -57,7 +52,7 @@ def _prepared(context: RequestContext, fields: Fields) -> dict[str, Any]:
 
 
 ROUTES = ResourceRoutes(WEBHOOK, webhooks, "webhook", "webhooks", "baremetal:webhook")
-ROUTES.lists(WebhooksQuery, _narrow)
+ROUTES.lists(WebhooksQuery, by_value(Webhook.owner))
 ROUTES.creates(
     WebhookCreate,
     lambda context, session, fields: service.create(session, fields, context.caller),

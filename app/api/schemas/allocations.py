@@ -15,8 +15,6 @@ from app.api.values.value_types import (
 
 
 class AllocationChange(Schema):
-    """Fields of an allocation that a patch may change."""
-
     name = Name(allow_none=True)
     extra = Document()
 

@@ -5,8 +5,6 @@ from app.models import Outcome
 
 
 class AuditFilters(SequencePageQuery):
-    """Query parameters of the list of audit records."""
-
     since = Moment(metadata={"description": "Recorded at this time or later"})
     until = Moment(metadata={"description": "Recorded before this time"})
     user = Text(metadata={"description": "Id of the user"})

@@ -4,7 +4,7 @@ from typing import Any
 
 from marshmallow import Schema, ValidationError, fields, validate, validates_schema
 
-from app.api.values.value_types import NOT_EMPTY, Flag, ListQuery, Name, PageQuery, Text, Uuid
+from app.api.values.value_types import NOT_EMPTY, Flag, Name, PageQuery, Text, creation
 from app.baselines import rules
 from app.baselines.rules import LONGEST_FIELD, MOST_RULES, MOST_VALUES, Operator, RuleError
 from app.errors import Invalid
@@ -61,24 +61,17 @@ class Expectation(Schema):
             raise ValidationError(str(error), error.member) from None
 
 
-def _expected(**kwargs: Any) -> fields.List[object]:
-    return fields.List(
-        fields.Nested(Expectation),
-        validate=[NOT_EMPTY, validate.Length(max=MOST_RULES)],
-        metadata={"description": "Rules: field, operator and value of each expected fact"},
-        **kwargs,
-    )
-
-
 class BaselineChange(Schema):
-    """Fields of a baseline that may be set and changed."""
-
     name = Name(null=False)
     description = Text(allow_none=True)
     selection = Selection(
         metadata={"description": "Nodes that it is for, as resource_class=compute"}
     )
-    expected = _expected()
+    expected = fields.List(
+        fields.Nested(Expectation),
+        validate=[NOT_EMPTY, validate.Length(max=MOST_RULES)],
+        metadata={"description": "Rules: field, operator and value of each expected fact"},
+    )
     acceptance = Flag(
         metadata={"description": "A node that does not comply at its inspection gets a hold"}
     )
@@ -88,24 +81,10 @@ class BaselineChange(Schema):
     )
 
 
-BaselineCreate = BaselineChange.from_dict(
-    {
-        "uuid": Uuid(allow_none=True),
-        "name": Name(required=True),
-        "selection": Selection(required=True),
-        "expected": _expected(required=True),
-    },
-    name="BaselineCreate",
-)
-
-
-class BaselinesQuery(ListQuery):
-    """Query parameters of the list of baselines."""
+BaselineCreate = creation(BaselineChange, "name", "selection", "expected")
 
 
 class BaselineNodesQuery(PageQuery):
-    """Query parameters of the nodes of a baseline."""
-
     class Meta:
         exclude = ("sort_key",)
 

@@ -7,8 +7,6 @@ from app.models import TYPES
 
 
 class EventStreamQuery(Schema):
-    """Query parameters of the stream of change events."""
-
     after = fields.Integer(
         validate=validate.Range(0),
         metadata={"description": "Number of the last event that is known; 0: all that are kept"},
@@ -18,8 +16,6 @@ class EventStreamQuery(Schema):
 
 
 class ChangeEventsQuery(EventStreamQuery):
-    """Query parameters of the list of change events."""
-
     limit = fields.Integer(
         validate=validate.Range(1, error="Limit must be positive"),
         metadata={"description": "Maximum number of items"},

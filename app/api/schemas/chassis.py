@@ -2,14 +2,12 @@
 
 from marshmallow import Schema
 
-from app.api.values.value_types import Document, Text, Uuid
+from app.api.values.value_types import Document, Text, creation
 
 
 class ChassisChange(Schema):
-    """Fields of a chassis that may be set and changed."""
-
     description = Text(allow_none=True)
     extra = Document()
 
 
-ChassisCreate = ChassisChange.from_dict({"uuid": Uuid(allow_none=True)}, name="ChassisCreate")
+ChassisCreate = creation(ChassisChange)

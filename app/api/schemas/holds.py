@@ -11,8 +11,6 @@ _EXPIRY = {"description": "Time from which on it has no effect; without one, unt
 
 
 class HoldChange(Schema):
-    """Fields of a hold that may be set and changed."""
-
     reason = Text(4096, shortest=1)
     expires_at = Moment(allow_none=True, metadata=_EXPIRY)
     expires_in = fields.Integer(
@@ -23,8 +21,6 @@ class HoldChange(Schema):
 
 
 class HoldCreate(HoldChange):
-    """Fields of a new hold."""
-
     uuid = Uuid(allow_none=True)
     kind = Text(choices=HoldKind, required=True)
     reason = Text(4096, shortest=1, required=True)
@@ -37,8 +33,6 @@ class HoldOfNodeCreate(HoldCreate):
 
 
 class HoldFilters(ListQuery):
-    """Query parameters of the lists of holds."""
-
     kind = Text(choices=HoldKind)
     owner = Text(metadata={"description": "Set by this project"})
     user = Text(metadata={"description": "Set by the user with this id"})

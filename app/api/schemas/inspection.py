@@ -4,7 +4,7 @@ from typing import Any
 
 from marshmallow import INCLUDE, Schema, ValidationError, fields
 
-from app.api.values.value_types import NOT_EMPTY, Flag, ListQuery, Text, Uuid, within
+from app.api.values.value_types import NOT_EMPTY, Flag, ListQuery, Text, Uuid, creation, within
 from app.inspection.rules import PHASES, problems
 
 #: Most network interfaces in a report.
@@ -99,8 +99,6 @@ def _normalised(condition: dict[str, object]) -> dict[str, object]:
 
 
 class RuleChange(Schema):
-    """Fields of an inspection rule that may be set and changed."""
-
     description = Text(allow_none=True)
     phase = Text(choices=PHASES, allow_none=True)
     priority = IntegerOrText(strict=True, allow_none=True, validate=within(0, 9999))
@@ -109,10 +107,4 @@ class RuleChange(Schema):
     actions = Operations("actions", validate=NOT_EMPTY)
 
 
-RuleCreate = RuleChange.from_dict(
-    {
-        "uuid": Uuid(allow_none=True),
-        "actions": Operations("actions", required=True, validate=NOT_EMPTY),
-    },
-    name="RuleCreate",
-)
+RuleCreate = creation(RuleChange, "actions")

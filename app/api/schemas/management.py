@@ -75,6 +75,4 @@ class DeviceTypes(Schema):
 
 
 class SettingsQuery(FieldsQuery):
-    """Query parameters of the list of BIOS settings."""
-
     detail = Flag(metadata={"description": "Show their attributes from the BMC's registry"})

@@ -15,7 +15,7 @@ from app.api.values.value_types import (
     Mac,
     Name,
     Text,
-    Uuid,
+    creation,
     within,
 )
 from drivers.builtin import SWITCH_DIALECTS
@@ -39,8 +39,6 @@ class Vlan(fields.Integer):
 
 
 class NetworkChange(Schema):
-    """Fields of a network that may be set and changed."""
-
     name = Name(null=False)
     description = Text(allow_none=True)
     vlan = Vlan(
@@ -60,20 +58,14 @@ class NetworkChange(Schema):
     public = Flag(metadata={"description": "Every project may use it"})
 
 
-NetworkCreate = NetworkChange.from_dict(
-    {"uuid": Uuid(allow_none=True), "name": Name(required=True)}, name="NetworkCreate"
-)
+NetworkCreate = creation(NetworkChange, "name")
 
 
 class NetworksQuery(ListQuery):
-    """Query parameters of the list of networks."""
-
     owner = Text(metadata={"description": "Those of this project"})
 
 
 class SwitchPortsQuery(Schema):
-    """Query parameters of the switch ports of a node."""
-
     network = Ident(metadata={"description": "Compare with an order for this network instead"})
 
 
@@ -95,8 +87,6 @@ class HostKey(Text):
 
 
 class SwitchChange(Schema):
-    """Fields of a switch that may be set and changed."""
-
     name = Name(null=False)
     description = Text(allow_none=True)
     switch_id = Mac(metadata={"description": "MAC address, as in local_link_connection of ports"})
@@ -122,16 +112,6 @@ class SwitchChange(Schema):
     )
 
 
-SwitchCreate = SwitchChange.from_dict(
-    {
-        "uuid": Uuid(allow_none=True),
-        "name": Name(required=True),
-        "switch_id": Mac(required=True),
-        "device_type": Text(choices=sorted(SWITCH_DIALECTS), required=True),
-        "address": Text(shortest=1, required=True),
-        "username": Text(shortest=1, required=True),
-        "host_key": HostKey(4096, required=True),
-        "ports": fields.List(Text(64, shortest=1), validate=NOT_EMPTY, required=True),
-    },
-    name="SwitchCreate",
+SwitchCreate = creation(
+    SwitchChange, "name", "switch_id", "device_type", "address", "username", "host_key", "ports"
 )

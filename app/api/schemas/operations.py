@@ -19,8 +19,6 @@ from app.reports.fleet_operations import GROUPED
 
 
 class OperationFilters(PageQuery):
-    """Query parameters of lists of operations."""
-
     kind = Text(choices=OperationKind)
     state = Text(choices=OperationState)
     active = Flag(metadata={"description": "true: unfinished operations, false: finished ones"})
@@ -35,8 +33,6 @@ class LimitQuery(Schema):
 
 
 class FailuresQuery(LimitQuery):
-    """Query parameters of failures in groups."""
-
     by = CommaSeparated(
         metadata={"description": f"Values that distinguish the groups: {', '.join(GROUPED)}"}
     )
@@ -51,15 +47,11 @@ class FailuresQuery(LimitQuery):
 
 
 class SanitationQuery(PageQuery):
-    """Query parameters of the sanitation reports of a node."""
-
     class Meta:
         exclude = ("sort_key",)
 
 
 class BenchmarksQuery(SequencePageQuery):
-    """Query parameters of the numbers that steps have measured on a node."""
-
     metric = Text(
         benchmarks.LONGEST_NAME,
         shortest=1,

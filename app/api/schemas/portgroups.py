@@ -12,12 +12,11 @@ from app.api.values.value_types import (
     Name,
     Text,
     Uuid,
+    creation,
 )
 
 
 class PortgroupChange(Schema):
-    """Fields of a port group that may be set and changed."""
-
     node_uuid = Uuid()
     name = Name(allow_none=True)
     address = Mac(allow_none=True)
@@ -29,14 +28,7 @@ class PortgroupChange(Schema):
     category = Text(80, allow_none=True)
 
 
-PortgroupCreate = PortgroupChange.from_dict(
-    {
-        "uuid": Uuid(allow_none=True),
-        "node_uuid": Uuid(required=True),
-        "mode": Text(allow_none=True),
-    },
-    name="PortgroupCreate",
-)
+PortgroupCreate = creation(PortgroupChange, "node_uuid", mode=Text(allow_none=True))
 
 
 class PortgroupFilters(ListQuery):

@@ -15,6 +15,7 @@ from app.api.values.value_types import (
     Name,
     Text,
     Uuid,
+    creation,
     is_mac,
 )
 
@@ -35,9 +36,7 @@ class Link(Document):
         return link if switch is None else {**link, "switch_id": switch.lower()}
 
 
-class PortFields(Schema):
-    """Fields of a port that may be set and changed."""
-
+class PortChange(Schema):
     address = Mac()
     node_uuid = Uuid()
     portgroup_uuid = Uuid(allow_none=True)
@@ -53,15 +52,8 @@ class PortFields(Schema):
     available_for_dynamic_portgroup = Flag(allow_none=True)
 
 
-PortChange = PortFields.from_dict({}, name="PortChange")
-PortCreate = PortFields.from_dict(
-    {
-        "uuid": Uuid(allow_none=True),
-        "address": Mac(required=True),
-        "node_ident": Ident(),
-        "available_for_dynamic_portgroup": Flag(),
-    },
-    name="PortCreate",
+PortCreate = creation(
+    PortChange, "address", node_ident=Ident(), available_for_dynamic_portgroup=Flag()
 )
 
 

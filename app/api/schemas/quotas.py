@@ -18,14 +18,10 @@ def _limit(*, required: bool = False) -> fields.Integer:
 
 
 class QuotaChange(Schema):
-    """Fields of a quota that may be changed."""
-
     node_limit = _limit()
 
 
 class QuotaCreate(Schema):
-    """Fields of a new quota."""
-
     uuid = Uuid(allow_none=True)
     project = Text(
         shortest=1,
@@ -36,6 +32,4 @@ class QuotaCreate(Schema):
 
 
 class QuotasQuery(ListQuery):
-    """Query parameters of the list of quotas."""
-
     project = Text(metadata={"description": "Only that of this project"})

@@ -180,14 +180,10 @@ class RolloutRequest(Schema):
 
 
 class RolloutFilters(PageQuery):
-    """Query parameters of the list of rollouts."""
-
     state = Text(choices=RolloutState)
 
 
 class RolloutNodeFilters(SequencePageQuery):
-    """Query parameters of the list of a rollout's nodes."""
-
     class Meta:
         exclude = ("sort_key", "sort_dir")
 

@@ -5,7 +5,16 @@ from typing import Any
 from marshmallow import Schema, ValidationError, fields, validate
 
 from app.api.schemas.nodes import MOST_STEPS, Step
-from app.api.values.value_types import NOT_EMPTY, Document, Flag, Name, Text, Trait, Uuid, within
+from app.api.values.value_types import (
+    NOT_EMPTY,
+    Document,
+    Flag,
+    Name,
+    Text,
+    Trait,
+    creation,
+    within,
+)
 
 LARGEST = 2**31 - 1
 
@@ -70,27 +79,16 @@ class Steps(fields.List[dict[str, Any]]):
 
 
 class TemplateChange(Schema):
-    """Fields of a deploy template that may be set and changed."""
-
     name = Trait()
     description = Text(allow_none=True)
     steps = Steps(TemplateStep)
     extra = Document()
 
 
-TemplateCreate = TemplateChange.from_dict(
-    {
-        "uuid": Uuid(allow_none=True),
-        "name": Trait(required=True),
-        "steps": Steps(TemplateStep, required=True),
-    },
-    name="TemplateCreate",
-)
+TemplateCreate = creation(TemplateChange, "name", "steps")
 
 
 class RunbookChange(Schema):
-    """Fields of a runbook that may be set and changed."""
-
     name = Name()
     description = Text(allow_none=True)
     steps = Steps(RunbookStep)
@@ -100,14 +98,7 @@ class RunbookChange(Schema):
     extra = Document()
 
 
-RunbookCreate = RunbookChange.from_dict(
-    {
-        "uuid": Uuid(allow_none=True),
-        "name": Name(required=True),
-        "steps": Steps(RunbookStep, required=True),
-    },
-    name="RunbookCreate",
-)
+RunbookCreate = creation(RunbookChange, "name", "steps")
 
 
 class Traits(Schema):

@@ -2,7 +2,7 @@
 
 from marshmallow import Schema, ValidationError, fields, validate
 
-from app.api.values.value_types import Flag, ListQuery, Name, Text, Uuid
+from app.api.values.value_types import Flag, ListQuery, Name, Text, Uuid, creation
 from app.models import TYPES
 from drivers.net import signed
 
@@ -24,8 +24,6 @@ def _check_secret(text: str) -> None:
 
 
 class WebhookChange(Schema):
-    """Fields of a webhook that may be set and changed."""
-
     name = Name()
     url = Text(longest=2048)
     types = fields.List(Text(choices=TYPES), allow_none=True)
@@ -34,21 +32,10 @@ class WebhookChange(Schema):
     secret = fields.String(validate=_check_secret)
 
 
-WebhookCreate = WebhookChange.from_dict(
-    {
-        "uuid": Uuid(allow_none=True),
-        "name": Name(required=True),
-        "url": Text(longest=2048, required=True),
-        "secret": fields.String(validate=_check_secret, required=True),
-        "owner": Text(allow_none=True),
-    },
-    name="WebhookCreate",
-)
+WebhookCreate = creation(WebhookChange, "name", "url", "secret", owner=Text(allow_none=True))
 
 
 class WebhooksQuery(ListQuery):
-    """Query parameters of the list of webhooks."""
-
     owner = Text(metadata={"description": "Those of this project"})
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from copy import copy
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -199,6 +200,23 @@ class Flat(Schema):
             with suppress(KeyError, ValidationError):
                 return {name: known_fields[name].deserialize(value) for name, value in data.items()}
         return super().load(data, **kwargs)
+
+
+def creation(
+    change: type[Schema], *required: str, **further_fields: fields.Field[Any]
+) -> type[Schema]:
+    """
+    Return the schema of a new resource, by the one of its changes: `PortCreate` by `PortChange`.
+
+    required: names of its fields that a new resource needs. further_fields: those that no change
+    has, or that differ.
+    """
+    required_fields = {name: copy(change().fields[name]) for name in required}
+    for field in required_fields.values():
+        field.required = True
+    name = f"{change.__name__.removesuffix('Change')}Create"
+    uuid = Uuid(allow_none=True)
+    return change.from_dict({"uuid": uuid, **required_fields, **further_fields}, name=name)
 
 
 class PageQuery(Schema):

@@ -33,22 +33,11 @@ login = Routes("login", "Sessions of browsers")
 #: Page to which a browser goes after its login at the provider.
 PAGE = "/ui"
 REDIRECT = Returns({302: None}, {"Location": "URL to which the browser goes"})
-SHOWN = Returns(
-    {
-        200: Component(
-            "Session",
-            exactly(
-                {
-                    "strategy": TEXT,
-                    "oidc": BOOLEAN,
-                    "user": or_null(TEXT),
-                    "scope": or_null(TEXT),
-                    "scopes": array(TEXT),
-                }
-            ),
-        )
-    }
-)
+SESSION = Component("Session", exactly({
+    "strategy": TEXT, "oidc": BOOLEAN, "user": or_null(TEXT), "scope": or_null(TEXT),
+    "scopes": array(TEXT),
+}))  # fmt: skip
+SHOWN = Returns({200: SESSION})
 
 
 @login.declare("GET", "/login", returns=SHOWN)

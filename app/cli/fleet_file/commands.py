@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli import bulk
-from app.cli.bulk import JOBS, MOST_JOBS, Nodes, Where, names_in
+from app.cli.bulk import SENDING, NamesFile, Nodes, Where, names_in
 from app.cli.commands import option
 from app.cli.driver_keys import DriverKeys
 from app.cli.fleet_file import execution, given_values, machine_files, plan
@@ -59,15 +59,10 @@ READING = (
             "--secrets", metavar="FILE", help="Another file, with secrets of the same machines"
         ),
     ]),
-    option("jobs", Annotated[
-        int, typer.Option(min=1, max=MOST_JOBS, help="Number of parallel requests")
-    ], JOBS),
     option("dry_run", Annotated[
         bool, typer.Option("--dry-run", help="Only print the differences")
     ], False),
-    option("yes", Annotated[
-        bool, typer.Option("--yes", "-y", help="Skip the confirmation")
-    ], False),
+    *SENDING,
 )  # fmt: skip
 SIGNS = {
     Action.CREATE: "+", Action.CHANGE: "~", Action.DELETE: "-", Action.NOTHING: "=",
@@ -142,10 +137,7 @@ def export(
     *,
     nodes: Nodes = None,
     expressions: Where = None,
-    names_file: Annotated[
-        str | None,
-        typer.Option("--nodes", metavar="FILE", help='Names, one a line; "-": standard input'),
-    ] = None,
+    names_file: NamesFile = None,
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="Default: standard output")
     ] = None,

@@ -95,7 +95,7 @@ def _list_node(root: Any) -> list[Any]:
 def read_json(text: str) -> list[Entry]:
     """Read the machines of a JSON document; their places are numbers. Raises Usage."""
     try:
-        document = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+        document = json.loads(text, object_pairs_hook=_unique, parse_constant=refuse_constant)
     except ValueError as error:
         raise Usage(f"this is not JSON: {error}") from error
     return [
@@ -112,7 +112,8 @@ def _unique(members: list[tuple[str, object]]) -> Document:
     return document
 
 
-def _refuse(word: str) -> object:
+def refuse_constant(word: str) -> object:
+    """Raise ValueError for NaN and the infinities, which Python takes for JSON."""
     raise ValueError(f"{word} is no value")
 
 

@@ -104,6 +104,13 @@ def unknown_field(name: object, names: Mapping[str, Kind] | tuple[str, ...] = NA
     return f"{text}: there is no such field" + (f"; the nearest is {nearest[0]}" if nearest else "")
 
 
+def problem_of_path(path: str) -> str | None:
+    """Return the sentence about a field, or a key of a document, if there is no such."""
+    head, dot, key = path.partition(".")
+    is_field = (head in DOCUMENTS and bool(key)) if dot else head in NAMES
+    return None if is_field else unknown_field(path)
+
+
 def mac_of(text: str) -> str | None:
     """Return a MAC address with colons, in lower case; None: the text is none."""
     digits = text.strip().lower()

@@ -1,9 +1,8 @@
 """Requests of a plan, in an order that parents, ports and deletions allow."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from app.cli import bulk
-from app.cli.bulk import Outcome
+from app.cli.bulk import in_parallel
 from app.cli.fleet_file import plan
 from app.cli.fleet_file.plan import Action, Machine, PortChange
 from app.cli.rest import Api
@@ -17,7 +16,7 @@ DONE = {
 
 def rehearse_all(api: Api, machines: Sequence[Machine], jobs: int) -> None:
     """Rehearse machines; refusals become their problems."""
-    for _ in _each(api, machines, jobs, plan.rehearse):
+    for _ in in_parallel(api, machines, jobs, plan.rehearse):
         pass
 
 
@@ -35,20 +34,7 @@ def run(
         index = 2 + (not is_child) if machine.is_pruned else int(bool(machine.parent))
         waves[index].append(machine)
     for wave in waves:
-        yield from _each(api, wave, jobs, _apply)
-
-
-def _each(
-    api: Api, machines: Sequence[Machine], jobs: int, work: Callable[[Api, Machine], None]
-) -> Iterator[tuple[Machine, Failure | None]]:
-    numbered_machines = {str(number): machine for number, machine in enumerate(machines)}
-
-    def act(api: Api, number: str) -> Outcome:
-        work(api, numbered_machines[number])
-        return Outcome({}, "")
-
-    for number, result in bulk.in_parallel(api, list(numbered_machines), jobs, act):
-        yield numbered_machines[number], result if isinstance(result, Failure) else None
+        yield from in_parallel(api, wave, jobs, _apply)
 
 
 def _apply(api: Api, machine: Machine) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from app.cli.fleet_file.entry import DOCUMENTS, KINDS, NAMES, Entry, unknown_field
+from app.cli.fleet_file.entry import DOCUMENTS, Entry, problem_of_path
 from app.cli.fleet_file.spreadsheet import set_value
 from app.cli.terminal import secrets
 from app.cli.terminal.arguments import texts_of
@@ -15,7 +15,7 @@ def columns_of(texts: Sequence[str]) -> dict[str, str]:
     """Parse the options `--map COLUMN=FIELD`. Raises Usage."""
     columns = texts_of("--map", texts)
     for column, field in columns.items():
-        if field and (problem := _problem_of(field)):
+        if field and (problem := problem_of_path(field)):
             raise Usage(f"--map {column!r}: {problem}")
     return columns
 
@@ -24,7 +24,7 @@ def defaults_of(texts: Sequence[str]) -> Document:
     """Parse the options `--set FIELD=VALUE`, whose values are those of cells. Raises Usage."""
     values: Document = {}
     for field, text in texts_of("--set", texts).items():
-        if problem := _problem_of(field):
+        if problem := problem_of_path(field):
             raise Usage(f"--set {problem}")
         if is_secret(field.partition(".")[2]):
             raise Usage(
@@ -79,9 +79,3 @@ def _merged(values: Document, stronger: Document) -> Document:
         if isinstance(values[name], dict) and isinstance(stronger[name], dict)
     }
     return {**values, **stronger, **documents}
-
-
-def _problem_of(field: str) -> str | None:
-    head, dot, key = field.partition(".")
-    is_field = (head in DOCUMENTS and bool(key)) if dot else head in (*KINDS, *NAMES)
-    return None if is_field else unknown_field(field)

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.cli.fields import Kind
-from app.cli.fleet_file.entry import DOCUMENTS, KINDS, NAMES, Entry, unknown_field
+from app.cli.fleet_file.documents import refuse_constant
+from app.cli.fleet_file.entry import DOCUMENTS, KINDS, NAMES, Entry, problem_of_path
 from app.cli.terminal.errors import Usage
 from app.cli.terminal.output import Document
 from app.text.masking import is_secret
@@ -83,7 +84,7 @@ def _fields(header: Sequence[str], columns: Mapping[str, str]) -> list[str]:
     for number, cell in enumerate(header, 1):
         field = names.get(cell.lower()) or _usual(cell)
         if field not in ("", IGNORED):
-            if problem := _unknown(field):
+            if problem := problem_of_path(field):
                 hint = f"--map {cell!r}=FIELD names its field, --map {cell!r}= ignores it"
                 raise Usage(f"column {number}, {cell!r}: {problem}; {hint}")
             if field in fields:
@@ -98,12 +99,6 @@ def _usual(name: str) -> str:
     """Return a name as fields are written: `Resource Class` is resource_class."""
     head, dot, key = name.partition(".")
     return head.strip().lower().replace(" ", "_") + dot + key
-
-
-def _unknown(field: str) -> str | None:
-    head, dot, key = field.partition(".")
-    is_field = (head in DOCUMENTS and key) if dot else head in NAMES
-    return None if is_field else unknown_field(field)
 
 
 def _entry(place: str, row: Sequence[str], fields: Sequence[str]) -> Entry:
@@ -154,14 +149,10 @@ def _flag(text: str) -> bool:
 
 
 def _json(text: str, kind: type) -> Any:
-    value = json.loads(text, parse_constant=_refuse)
+    value = json.loads(text, parse_constant=refuse_constant)
     if not isinstance(value, kind):
         raise ValueError(f"{text!r} is no {'list' if kind is list else 'document'} in JSON")
     return value
-
-
-def _refuse(word: str) -> object:
-    raise ValueError(f"{word} is no value")
 
 
 def value_of(text: str) -> Any:
@@ -169,7 +160,7 @@ def value_of(text: str) -> Any:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=refuse_constant)
     except ValueError:
         return text
     if isinstance(value, dict | list | str) or json.dumps(value) == text:

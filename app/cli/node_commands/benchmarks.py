@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.commands import Node
+from app.cli.commands import Limit, Node
 from app.cli.rest import Api
 from app.cli.terminal import times
 from app.cli.terminal.output import Output
@@ -23,12 +23,11 @@ def benchmarks(
     ] = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Largest number of items")] = None,
+    limit: Limit = None,
 ) -> None:
     """List the numbers that steps have measured on a node, the newest first."""
-    query = {
+    filters = {
         "metric": metric, "since": times.iso("--since", since),
         "until": times.iso("--until", until),
     }  # fmt: skip
-    filters = {name: value for name, value in query.items() if value is not None}
     output.items(api.every("nodes", node, "benchmarks", limit=limit, **filters), COLUMNS)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.commands import Node
+from app.cli.commands import Limit, Node
 from app.cli.operation_progress import label, progress_of, seconds_of
 from app.cli.rest import Api
 from app.cli.terminal import times
@@ -120,7 +120,7 @@ def history(
     output: Output,
     node: Node,
     since: Since = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Largest number of items")] = None,
+    limit: Limit = None,
 ) -> None:
     """List the history of a node."""
     entries = api.every("nodes", node, "history", limit=None if since else limit, detail=True)

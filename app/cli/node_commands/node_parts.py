@@ -98,8 +98,7 @@ def list_switch_ports(
     ] = None,
 ) -> None:
     """Compare the switch ports of a node with the last orders; the switches are read now."""
-    query = {"network": network} if network else {}
-    ports = api.get("nodes", node, "switch_ports", **query)["switch_ports"]
+    ports = api.get("nodes", node, "switch_ports", network=network or None)["switch_ports"]
     lines = [{**port, "commands": "; ".join(port["commands"])} for port in ports]
     output.items(lines, ("switch", "port_id", "ordered", "actual", "commands"))
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from app.cli.bulk import Where, filters_of
-from app.cli.commands import Node, hold_kinds
+from app.cli.commands import Limit, Node, hold_kinds
 from app.cli.rest import Api
 from app.cli.terminal import styles
 from app.cli.terminal.output import Document, Output
@@ -62,7 +62,7 @@ def list_nodes(
         str | None, typer.Option(help="Only those whose description contains this text")
     ] = None,
     sort: Annotated[str | None, typer.Option(metavar="FIELD[:desc]", help="Sort key")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Largest number of items")] = None,
+    limit: Limit = None,
     long: Annotated[bool, typer.Option("--long", help="Show more fields")] = False,
 ) -> None:
     """List nodes."""

@@ -29,7 +29,7 @@ _C: Any = Benchmark.__table__.c
     "GET",
     "/nodes/<ident>/benchmarks",
     rule="baremetal:node:benchmarks:get",
-    returns=listed("benchmarks", BENCHMARK, (), ()),
+    returns=listed("benchmarks", BENCHMARK),
 )
 @benchmarks.arguments(BenchmarksQuery, location="query")
 def list_benchmarks(context: RequestContext, query: Query, ident: str) -> Response:

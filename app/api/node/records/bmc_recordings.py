@@ -6,7 +6,7 @@ from flask import Response
 from marshmallow import Schema, fields, validate
 from sqlalchemy.orm import Session
 
-from app.api.node.node_identifiers import locked, node_of
+from app.api.node.node_identifiers import change_locked, locked, node_of
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import (
     INTEGER,
@@ -97,9 +97,4 @@ def show_recording(context: RequestContext, ident: str) -> Response:
 @bmc_recordings.declare("DELETE", PATH, rule=RULE, returns=NO_CONTENT)
 def stop_recording(context: RequestContext, ident: str) -> Response:
     """End the recording of a node's operations, and delete it"""
-
-    def work(session: Session) -> Response:
-        service.stop(session, locked(context, session, ident))
-        return empty(204)
-
-    return in_transaction(context, work)
+    return change_locked(context, ident, empty(204), service.stop)

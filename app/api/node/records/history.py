@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from flask import Response
-from sqlalchemy import Row, select
-from sqlalchemy.orm import Session
+from sqlalchemy import select
 
-from app.api.node.node_identifiers import identified
+from app.api.node.node_identifiers import node_of
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import LINKS, Component, column_shapes, subset_of, versioned
 from app.api.request.context import Query, RequestContext, View
@@ -15,10 +14,10 @@ from app.api.request.routes import Routes
 from app.api.schemas.nodes import HistoryQuery
 from app.api.transport.responses import json
 from app.errors import NotFound
-from app.models import Node, NodeHistory
+from app.models import NodeHistory
 from app.rows.keyset_pages import fetch
 
-history = Routes("history", "Recorded events of nodes")
+history = Routes("history", "Recorded events of nodes", since=78)
 
 SHORT = ("uuid", "created_at", "severity", "event")
 FULL = (
@@ -42,21 +41,11 @@ def _view(
     return view | {"links": [{"href": href, "rel": "self"}]}
 
 
-def _node(context: RequestContext, session: Session, ident: str) -> Row[int, str]:
-    row = session.execute(
-        select(Node.id, Node.uuid).where(identified(context, ident))
-    ).one_or_none()
-    if row is None:
-        raise NotFound("node", ident)
-    return row
-
-
 @history.declare(
     "GET",
     "/nodes/<ident>/history",
-    since=78,
     rule="baremetal:node:history:get",
-    returns=listed("history", ENTRY, (), SORTABLE),
+    returns=listed("history", ENTRY, sortable=SORTABLE),
 )
 @history.arguments(HistoryQuery, location="query")
 def list_history(context: RequestContext, query: Query, ident: str) -> Response:
@@ -65,7 +54,7 @@ def list_history(context: RequestContext, query: Query, ident: str) -> Response:
     requested_fields = context.version.visible("history", FULL if detail else SHORT)
     page = page_of(context, query, "history", sortable=SORTABLE)
     with context.runtime.reading() as session:
-        node = _node(context, session, ident)
+        node = node_of(context, session, ident)
         of_node = NodeHistory.node_id == node.id
         statement = select(NodeHistory).where(of_node)
         rows = fetch(session, statement, NodeHistory, page, among=of_node)
@@ -78,16 +67,12 @@ def list_history(context: RequestContext, query: Query, ident: str) -> Response:
 
 
 @history.declare(
-    "GET",
-    "/nodes/<ident>/history/<uuid>",
-    since=78,
-    rule="baremetal:node:history:get",
-    returns=ENTRY,
+    "GET", "/nodes/<ident>/history/<uuid>", rule="baremetal:node:history:get", returns=ENTRY
 )
 def show_history(context: RequestContext, ident: str, uuid: str) -> Response:
     """Show an entry of a node's history"""
     with context.runtime.reading() as session:
-        node = _node(context, session, ident)
+        node = node_of(context, session, ident)
         entry = session.scalar(
             select(NodeHistory).where(NodeHistory.node_id == node.id, NodeHistory.uuid == uuid)
         )

@@ -32,7 +32,7 @@ REPORT = Component("SanitationReport", exactly({
     "GET",
     "/nodes/<ident>/sanitation",
     rule="baremetal:node:sanitation:get",
-    returns=listed("sanitation", REPORT, (), ()),
+    returns=listed("sanitation", REPORT),
 )
 @sanitation.arguments(SanitationQuery, location="query")
 def list_sanitation_reports(context: RequestContext, query: Query, ident: str) -> Response:

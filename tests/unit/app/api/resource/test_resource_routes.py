@@ -18,14 +18,14 @@ SHELF = Parent("/shelves/<ident>", "shelf", "shelf", lambda _ident: true(), sinc
 
 @pytest.fixture
 def things():
-    return Routes("things", "Things")
+    return Routes("things", "Things", since=5)
 
 
 @pytest.fixture
 def declare(things):
     resource = replace(CHASSIS, path="things", names_since=7)
     return ResourceRoutes(
-        resource, things, "thing", "things", "baremetal:thing", since=5, gone=405, label="odd thing"
+        resource, things, "thing", "things", "baremetal:thing", gone=405, label="odd thing"
     )
 
 

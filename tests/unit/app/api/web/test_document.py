@@ -6,9 +6,7 @@ from app.api.fleet.conductors import CHOOSABLE, COMPUTED, CONDUCTOR
 from app.api.openapi.returns import NO_CONTENT, Returns
 from app.api.openapi.shapes import LINKS, TEXT, UUID, Component, array, exactly, or_null, versioned
 from app.api.request.routes import Routes
-from app.api.resource.resources import Resource
 from app.api.web.document import components
-from app.models import Chassis
 
 
 def view():
@@ -49,20 +47,6 @@ def test_a_schema_is_found_through_a_property_of_a_later_version():
 def test_two_different_schemas_of_one_name_are_refused():
     with pytest.raises(TypeError, match="Thing"):
         components([Component("Thing", TEXT), Component("Thing", UUID)])
-
-
-def test_a_computed_field_without_a_schema_is_refused():
-    broken = Resource(
-        name="chassis",
-        path="chassis",
-        schema="Chassis",
-        model=Chassis,
-        short=("uuid",),
-        all_fields=("uuid", "size"),
-        computed={"size": lambda _row, _base: 1},
-    )
-    with pytest.raises(TypeError, match="size"):
-        broken.component  # noqa: B018
 
 
 def test_the_schema_of_a_conductor_has_the_same_field_order_in_every_process():
