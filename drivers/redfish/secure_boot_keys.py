@@ -42,7 +42,7 @@ class SecureBootKeys:
                     raise
             if previous_mode not in modes and self._mode(target) in modes:
                 return Done()
-        return through_restart(target, lambda: None, lambda: self._mode(target) in modes)
+        return through_restart(target, lambda: self._mode(target) in modes)
 
     def _order(self, target: Target, kind: str) -> None:
         """Raises NotSupported: the BMC lacks this kind of reset."""
