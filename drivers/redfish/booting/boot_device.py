@@ -32,7 +32,7 @@ from drivers.redfish.booting import quirks
 from drivers.redfish.booting.quirks import Difference
 from drivers.redfish.transport import navigation
 from drivers.redfish.transport.client import Connection
-from drivers.redfish.transport.conversions import entry, text
+from drivers.redfish.transport.conversions import entry, link_path, text
 
 logger = logging.getLogger(__name__)
 
@@ -125,9 +125,7 @@ def order_mode(target: Target, bmc: Connection, mode: str) -> None:
     Raises HardwareError: the BMC refuses it.
     """
     system = bmc.system(fresh=True)
-    allowed_modes = entry(
-        entry(system.json, "Boot"), "BootSourceOverrideMode@Redfish.AllowableValues"
-    )
+    allowed_modes = entry(system.json, "Boot", "BootSourceOverrideMode@Redfish.AllowableValues")
     if isinstance(allowed_modes, list) and mode not in allowed_modes:
         raise NotSupported(f"BMC {bmc.access.address} lists no boot mode {mode}")
     current_override = reported(bmc)
@@ -257,8 +255,8 @@ def _look(bmc: Connection, order: Override, looks: int) -> Override:
 def _pending(bmc: Connection) -> Override | None:
     """Read the boot settings of the next start (AMI, iDRAC 10), if the BMC has such settings."""
     system = bmc.system(fresh=False)
-    path = entry(entry(entry(system.json, "@Redfish.Settings"), "SettingsObject"), "@odata.id")
-    if not isinstance(path, str):
+    path = link_path(system.json, "@Redfish.Settings", "SettingsObject")
+    if path is None:
         return None
     boot = entry(bmc.find(path), "Boot")
     return _override(boot) if boot else None

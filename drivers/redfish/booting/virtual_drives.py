@@ -17,7 +17,7 @@ from drivers.redfish.booting.quirks import Difference
 from drivers.redfish.changes.order_answers import Answer, Result, answer_of
 from drivers.redfish.transport import navigation
 from drivers.redfish.transport.client import Connection, Reply
-from drivers.redfish.transport.conversions import entry, text
+from drivers.redfish.transport.conversions import elements, entry, text
 
 if TYPE_CHECKING:
     from sushy.resources.manager.virtual_media import VirtualMedia
@@ -115,8 +115,7 @@ def listed(bmc: Connection) -> list["VirtualMedia"]:
 
 def media_types(drive: "VirtualMedia") -> list[str]:
     """Return the MediaTypes of a drive; empty if the BMC reports none."""
-    types = entry(drive.json, "MediaTypes")
-    return [name for name in map(text, types) if name] if isinstance(types, list) else []
+    return [name for name in map(text, elements(drive.json, "MediaTypes")) if name]
 
 
 def of_types(bmc: Connection, device_types: Collection[str]) -> list["VirtualMedia"]:
@@ -210,7 +209,7 @@ def order_ejection(target: Target, bmc: Connection, drive: "VirtualMedia") -> st
 
 def _action(drive: "VirtualMedia", name: str) -> str | None:
     """Return the path of an action of a drive, if it has the action."""
-    action = entry(entry(drive.json, "Actions"), f"#VirtualMedia.{name}")
+    action = entry(drive.json, "Actions", f"#VirtualMedia.{name}")
     return text(entry(action, "target"), max_length=2048)
 
 

@@ -34,6 +34,7 @@ from drivers.redfish.changes.order_answers import Answer, Result
 from drivers.redfish.changes.tasks import End
 from drivers.redfish.transport import client
 from drivers.redfish.transport.client import Connection
+from drivers.redfish.transport.conversions import last_part
 
 if TYPE_CHECKING:
     from sushy.resources.manager.virtual_media import VirtualMedia
@@ -99,7 +100,7 @@ def insert(target: Target, bmcs: Bmcs, device_type: str, url: str) -> Outcome:
                 return Done()
             progress, pause = transition
             if pause:
-                waits_for = f"virtual medium {_name(progress.drive)}"
+                waits_for = f"virtual medium {last_part(progress.drive)}"
                 return Wait({**asdict(progress), AWAITED: waits_for}, poll_after=pause)
 
 
@@ -135,10 +136,10 @@ def eject(
         return Done()
     if looks * interval < (patience if required else IMPATIENCE):
         progress = {"looks": looks + 1, "refusals": refusals}
-        waits_for = f"the ejection of {_name(stays[0].path)}"
+        waits_for = f"the ejection of {last_part(stays[0].path)}"
         return Wait({**progress, AWAITED: waits_for}, poll_after=interval)
     reasons = (
-        f"{_name(drive.path)} (ordered to eject it{_colon(refusals.get(drive.path))})"
+        f"{last_part(drive.path)} (ordered to eject it{_colon(refusals.get(drive.path))})"
         for drive in stays
     )
     message = f"BMC {bmc.access.address} still presents a virtual medium in {', '.join(reasons)}"
@@ -278,7 +279,7 @@ def _next(
             path: progress.failed[path] for path in progress.failed if path not in progress.slow
         }
         return Insertion(drive=progress.slow[0], failed=failed, second_round=True)
-    reasons = "; ".join(f"{_name(path)}: {progress.failed[path]}" for path in drives)
+    reasons = "; ".join(f"{last_part(path)}: {progress.failed[path]}" for path in drives)
     raise WithoutEffect(
         f"no virtual medium of BMC {bmc.access.address} has {_redacted(url)}: {reasons}"
     )
@@ -307,10 +308,6 @@ def _redacted(url: str | None) -> str:
     """Return a URL for messages: without the secret name of a node's image, user and query."""
     split = urlsplit(url or "")
     return f"{split.scheme}://{split.netloc.rpartition('@')[2]}/...{split.path[-9:]}"
-
-
-def _name(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
 
 
 def _colon(reason: str | None) -> str:
