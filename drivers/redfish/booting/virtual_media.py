@@ -125,7 +125,7 @@ def eject(
     with client.turn(target, bmcs) as bmc:
         drives = virtual_drives.of_types(bmc, device_types)
         if looks % EJECT_LOOKS == 0:
-            used_paths = set() if looks else set(_facts(target).get(USED) or ())
+            used_paths = set() if looks else set(target.internal_fact(USED) or ())
             for drive in drives:
                 if drive.path in used_paths or not Report.of(drive.json).is_empty:
                     refusals[drive.path] = virtual_drives.order_ejection(target, bmc, drive)
@@ -287,15 +287,10 @@ def _next(
 
 def _note_used(target: Target, paths: tuple[str, ...]) -> None:
     """Record the drives that may have an image of this service."""
-    used_paths = _facts(target).get(USED) or []
+    used_paths = target.internal_fact(USED) or []
     recorded_paths = sorted({*used_paths, *paths}) if paths else None
     if (recorded_paths or []) != used_paths:
         target.report(driver_internal_info={USED: recorded_paths})
-
-
-def _facts(target: Target) -> dict[str, Any]:
-    """Return driver_internal_info with the reports of this step applied."""
-    return {**target.driver_internal_info, **target.reports.get("driver_internal_info", {})}
 
 
 def _said(report: Report) -> str:
