@@ -46,6 +46,13 @@ def resource(path: str, kind: str, name: str, **properties: object) -> Document:
     }
 
 
+def add_member(document: Document, path: str, *, first: bool = False) -> None:
+    """Add a member to a collection, as the last one or as the first one."""
+    members = document["Members"]
+    members.insert(0 if first else len(members), link(path))
+    document["Members@odata.count"] = len(members)
+
+
 def collection(path: str, kind: str, members: Iterable[str]) -> Document:
     links = [link(member) for member in members]
     return {
