@@ -1,8 +1,10 @@
 """Parts of Redfish documents, and the paths of a simulated BMC."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
+
+from drivers.simulator.machine import Machine
 
 Document = dict[str, Any]
 
@@ -62,3 +64,13 @@ def collection(path: str, kind: str, members: Iterable[str]) -> Document:
         "Members": links,
         "Members@odata.count": len(links),
     }
+
+
+def listing(path: str, kind: str, *names: str) -> Callable[[Machine], Document]:
+    """Return the document of a collection that has the same members at all times, by name."""
+
+    def document(machine: Machine) -> Document:
+        place = path.replace("{id}", machine.uuid)
+        return collection(place, kind, (f"{place}/{name}" for name in names))
+
+    return document
