@@ -1,6 +1,6 @@
 """Conversion of values in a BMC's documents to types and lengths that the database can store."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from drivers.core.interface_kinds import POWER_OFF, POWER_ON
@@ -36,6 +36,11 @@ def number(value: object, minimum: int = 1, maximum: int = _LARGEST) -> int | No
 def word(value: object) -> str:
     """Return the Redfish value of a text or of a member of sushy's enumerations; "" for others."""
     return text(getattr(value, "value", value)) or ""
+
+
+def by_word(values: Iterable[Any]) -> dict[str, Any]:
+    """Return members of sushy's enumerations by their Redfish values."""
+    return {word(value): value for value in values}
 
 
 def is_present(document: object) -> bool:
