@@ -48,10 +48,10 @@ def resource(path: str, kind: str, name: str, **properties: object) -> Document:
     }
 
 
-def add_member(document: Document, path: str, *, first: bool = False) -> None:
+def add_member(document: Document, path: str, *, at_start: bool = False) -> None:
     """Add a member to a collection, as the last one or as the first one."""
     members = document["Members"]
-    members.insert(0 if first else len(members), link(path))
+    members.insert(0 if at_start else len(members), link(path))
     document["Members@odata.count"] = len(members)
 
 

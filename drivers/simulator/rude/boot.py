@@ -45,7 +45,7 @@ def _changed_slot(
 def _first_slot(exchange: Exchange, actions: list[str]) -> Response | None:
     """Answer a read of the extra slot, or of the collection with it; None for another request."""
     if exchange.reads and exchange.path == COLLECTION:
-        return exchange.edited(lambda content: add_member(content, FIRST, first=True))
+        return exchange.edited(lambda content: add_member(content, FIRST, at_start=True))
     if not exchange.reads or exchange.path != FIRST:
         return None
     document = resource(
@@ -221,7 +221,7 @@ def boot_mode_not_shown(exchange: Exchange) -> Response:
         content["Boot"].pop(f"{OVERRIDE}Mode")
         content["Boot"].pop(f"{OVERRIDE}Mode@Redfish.AllowableValues", None)
 
-    return exchange.edited(strip, concerned=exchange.path == exchange.machine.system_id)
+    return exchange.edited(strip, is_concerned=exchange.path == exchange.machine.system_id)
 
 
 @FAULTS.fault(BOOT)
@@ -231,7 +231,7 @@ def secure_boot_absent(exchange: Exchange) -> Response:
         return exchange.missing()
     return exchange.edited(
         lambda content: content.pop("SecureBoot"),
-        concerned=exchange.path == exchange.machine.system_id,
+        is_concerned=exchange.path == exchange.machine.system_id,
     )
 
 

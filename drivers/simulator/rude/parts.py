@@ -86,7 +86,7 @@ def property_odd(exchange: Exchange) -> Response:
         for part in _parts(content):
             change(part)
 
-    return exchange.edited(change, concerned=exchange["path"] in exchange.path)
+    return exchange.edited(change, is_concerned=exchange["path"] in exchange.path)
 
 
 def _without(exchange: Exchange, names: list[str]) -> Response:
@@ -96,7 +96,7 @@ def _without(exchange: Exchange, names: list[str]) -> Response:
         for part in _parts(content):
             strip(part)
 
-    return exchange.edited(strip, concerned=exchange["path"] in exchange.path)
+    return exchange.edited(strip, is_concerned=exchange["path"] in exchange.path)
 
 
 def _parts(content: object) -> list[object]:
@@ -117,7 +117,7 @@ def volume_type_only(exchange: Exchange) -> Response:
         if kind:
             content["VolumeType"] = VOLUME_TYPES[kind]
 
-    return exchange.edited(change, concerned="/Volumes/" in exchange.path)
+    return exchange.edited(change, is_concerned="/Volumes/" in exchange.path)
 
 
 @FAULTS.fault(STORAGE)
@@ -134,7 +134,7 @@ def volume_of_raw_drive(exchange: Exchange) -> Response:
         )  # fmt: skip
         return json(document)
     return exchange.edited(
-        lambda content: add_member(content, path), concerned=exchange.path == volumes
+        lambda content: add_member(content, path), is_concerned=exchange.path == volumes
     )
 
 
@@ -161,7 +161,7 @@ def controller_missing(exchange: Exchange) -> Response:
     """Storage shows no controllers."""
     return exchange.edited(
         lambda content: content.pop("StorageControllers"),
-        concerned=exchange.path.endswith("/Storage/RAID"),
+        is_concerned=exchange.path.endswith("/Storage/RAID"),
     )
 
 
@@ -180,7 +180,8 @@ def nvme_attached_directly(exchange: Exchange) -> Response:
         )  # fmt: skip
         return json(document)
     return exchange.edited(
-        lambda content: add_member(content, path, first=True), concerned=exchange.path == storages
+        lambda content: add_member(content, path, at_start=True),
+        is_concerned=exchange.path == storages,
     )
 
 
@@ -196,7 +197,7 @@ def bios_values_as_text(exchange: Exchange) -> Response:
             name: str(value) for name, value in content.get("Attributes", {}).items()
         }
 
-    return exchange.edited(change, concerned="/Bios" in exchange.path)
+    return exchange.edited(change, is_concerned="/Bios" in exchange.path)
 
 
 @FAULTS.fault(BIOS)
@@ -217,7 +218,7 @@ def registry_changes_with_update(exchange: Exchange) -> Response:
             if is_updated and entry["AttributeName"] == exchange["attribute"]:
                 entry["Value"].append({"ValueName": exchange["value"]})
 
-    return exchange.edited(change, concerned=exchange.path.endswith("/BiosAttributeRegistry/en"))
+    return exchange.edited(change, is_concerned=exchange.path.endswith("/BiosAttributeRegistry/en"))
 
 
 # Network interfaces and sensors
@@ -239,7 +240,7 @@ def _with_macs(exchange: Exchange, index: int, current_mac: str | None, permanen
     path = f"{exchange.machine.system_id}/EthernetInterfaces/NIC{index}"
     addresses = {"MACAddress": current_mac, "PermanentMACAddress": permanent}
     return exchange.edited(
-        lambda content: content.update(addresses), concerned=exchange.path == path
+        lambda content: content.update(addresses), is_concerned=exchange.path == path
     )
 
 
@@ -312,4 +313,4 @@ def _without_lists(
         del content["Power"], content["Thermal"]
         content.update(links)
 
-    return exchange.edited(change, concerned=exchange.path == CHASSIS)
+    return exchange.edited(change, is_concerned=exchange.path == CHASSIS)

@@ -86,7 +86,7 @@ def power_reset_types(exchange: Exchange) -> Response:
         action = content["Actions"]["#ComputerSystem.Reset"]
         action["ResetType@Redfish.AllowableValues"] = list(types)
 
-    return exchange.edited(change, concerned=_shows_system(exchange))
+    return exchange.edited(change, is_concerned=_shows_system(exchange))
 
 
 @FAULTS.fault(POWER)

@@ -93,11 +93,11 @@ class Exchange:
         return self._next(replace(self.request, **changes) if changes else self.request)
 
     def edited(
-        self, edit: Callable[[dict[str, Any]], object], *, concerned: bool = True
+        self, edit: Callable[[dict[str, Any]], object], *, is_concerned: bool = True
     ) -> Response:
         """Have the request answered; edit the document in place, if it is a read of that one."""
         response = self.go()
-        return changed(response, edit) if self.reads and concerned else response
+        return changed(response, edit) if self.reads and is_concerned else response
 
     def missing(self) -> Response:
         """Answer that there is no such resource."""
