@@ -183,8 +183,8 @@ class RedfishManagement(Redfish, BmcClock, BmcEvents, BmcPassword, SecureBootKey
     def virtual_media(self, target: Target) -> list[dict[str, Any]]:
         with client.turn(target, self.bmcs) as bmc:
             drives = [
-                (virtual_drives.media_types(drive), virtual_drives.Report.of(drive.json))
-                for drive in virtual_drives.listed(bmc)
+                (virtual_drives.media_types(drive.json), virtual_drives.Report.of(drive.json))
+                for drive in virtual_drives.listed(bmc).usable
             ]
         return [
             {"media_types": types, "inserted": bool(report.inserted), "image": report.image or ""}

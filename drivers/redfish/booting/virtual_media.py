@@ -126,22 +126,24 @@ def eject(
         drives = virtual_drives.of_types(bmc, device_types)
         if looks % EJECT_LOOKS == 0:
             used_paths = set() if looks else set(target.internal_fact(USED) or ())
-            for drive in drives:
+            for drive in drives.usable:
                 if drive.path in used_paths or not Report.of(drive.json).is_empty:
                     refusals[drive.path] = virtual_drives.order_ejection(target, bmc, drive)
-            drives = [virtual_drives.read_again(drive) for drive in drives]
-        stays = [drive for drive in drives if not Report.of(drive.json).is_empty]
-    if not stays:
+            for drive in drives.usable:
+                virtual_drives.read_again(drive)
+        stays = [drive.path for drive in drives.usable if not Report.of(drive.json).is_empty]
+    stuck = [str(document["@odata.id"]) for document in drives.stuck]
+    if not stays and not stuck:
         _note_used(target, ())
         return Done()
     if looks * interval < (patience if required else IMPATIENCE):
         progress = {"looks": looks + 1, "refusals": refusals}
-        waits_for = f"the ejection of {last_part(stays[0].path)}"
+        waits_for = f"the ejection of {last_part([*stays, *stuck][0])}"
         return Wait({**progress, AWAITED: waits_for}, poll_after=interval)
-    reasons = (
-        f"{last_part(drive.path)} (ordered to eject it{_colon(refusals.get(drive.path))})"
-        for drive in stays
-    )
+    reasons = [
+        *(f"{last_part(path)} (ordered to eject it{_colon(refusals.get(path))})" for path in stays),
+        *(f"{last_part(path)} (not ordered: its document is malformed)" for path in stuck),
+    ]
     message = f"BMC {bmc.access.address} still presents a virtual medium in {', '.join(reasons)}"
     if required:
         raise Refused(message)
