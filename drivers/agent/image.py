@@ -33,8 +33,6 @@ _MEBIBYTE = 1 << 20
 _PARTITION_SIZES = ("root_gb", "swap_mb", "ephemeral_gb")
 #: (stated format, detected format); an ISO image may be written to a disk as it is.
 _COMPATIBLE = (("raw", "gpt"), ("gpt", "raw"), ("raw", "iso"))
-#: For the boot interfaces, which read the mode together with the image.
-boot_mode = capabilities.boot_mode
 _PROXIES = {"image_http_proxy": "http", "image_https_proxy": "https"}
 
 

@@ -99,7 +99,7 @@ class NetworkBoot(Boot):
             self.offer_volumes(target)
         else:
             if target.options["pxe"]["enable_netboot_fallback"]:
-                self.offer_disk(target)
+                self.offer_texts(target, self.disk_texts)
             self._set_disk_boot(target)
             return
         self._set_boot_device(target, self.devices, persistent=True)
@@ -115,17 +115,45 @@ class NetworkBoot(Boot):
 
     # Differences between the interfaces
 
+    #: template of a link's path -> text that boots the machine's disk
+    disk_texts: ClassVar[Mapping[str, str]]
+
     def root_url(self, target: Target) -> str:
         """Return the URL from which machines fetch files. Raises InvalidDriverInfo."""
         raise NotImplementedError
 
-    def offer(self, target: Target, use: str, pair: Pair, line: str) -> None:
-        """Write the boot files for a kernel with a ramdisk and command line."""
+    def root(self, target: Target) -> Path:
+        """Return the folder that the loader sees as its root."""
+        return files.http_root(target.options)
+
+    def prefix(self, target: Target) -> str:
+        """Return what the loader has to write before the path of a file below the root."""
+        return self.root_url(target)
+
+    def texts(self, target: Target, kernel: str, ramdisk: str, line: str) -> dict[str, str]:
+        """Return template of a link's path -> text that boots a kernel; line: its command line."""
         raise NotImplementedError
 
-    def offer_disk(self, target: Target) -> None:
-        """Write a boot file that continues with the machine's disk."""
+    def write_first(self, target: Target) -> None:
+        """Write the text that leads all machines to their own files."""
         raise NotImplementedError
+
+    # Files of a machine
+
+    def offer(self, target: Target, use: str, pair: Pair, line: str) -> None:
+        """Publish a kernel and its ramdisk, and write the boot files for them."""
+        copies = {
+            _KERNEL: cache.get(target, pair.kernel).path,
+            _RAMDISK: cache.get(target, pair.ramdisk).path,
+        }
+        folder = self._folder(target, use)
+        place = f"{self.prefix(target)}/{folder.relative_to(self.root(target))}"
+        texts = self.texts(target, f"{place}/{_KERNEL}", f"{place}/{_RAMDISK}", line)
+        self._fill(target, folder, copies, texts)
+
+    def offer_texts(self, target: Target, texts: Mapping[str, str]) -> None:
+        """Write the boot files of an instance; texts: template of a link's path -> content."""
+        self._fill(target, self._folder(target, files.INSTANCE), {}, texts)
 
     def offer_ramdisk(self, target: Target) -> None:
         """Write the boot files of a ramdisk instance."""
@@ -147,34 +175,26 @@ class NetworkBoot(Boot):
         self.offer(target, files.INSTANCE, instance.kernel_and_ramdisk(target), line)
         self._set_boot_device(target, self.devices, persistent=False)
 
-    def place(self, target: Target, root: Path, use: str, texts: Mapping[str, str]) -> None:
+    def _folder(self, target: Target, use: str) -> Path:
+        return files.folder(target, self.root(target), use, secrets.token_urlsafe(16))
+
+    def _fill(
+        self, target: Target, folder: Path, copies: Mapping[str, Path], texts: Mapping[str, str]
+    ) -> None:
         """
-        Write a machine's files and their links. texts: template of the link's path -> content.
+        Write files to a folder: `copies` (name -> path of the original), and `texts` with links.
 
         Raises BadImage, InvalidDriverInfo.
         """
-        folder = files.folder(target, root, use, secrets.token_urlsafe(16))
-        self.fill(target, root, folder, {}, texts)
-
-    def fill(
-        self,
-        target: Target,
-        root: Path,
-        folder: Path,
-        cached_files: Mapping[str, Path],
-        texts: Mapping[str, str],
-    ) -> None:
-        """
-        Write files to a folder: copies of `cached_files` (name -> path), and `texts` with their
-        links.
-        """
+        self.write_first(target)
         with files.naming_errors():
-            for name, path in cached_files.items():
+            for name, path in copies.items():
                 cache.put(path, folder / name)
             loaders.publish(target.options)
+        root, nics = self.root(target), self._nics(target)
         for number, (names, text) in enumerate(texts.items()):
             files.write(folder / f"config-{number}", text)
-            for link_path in files.links(target.options, root, self._nics(target), names):
+            for link_path in files.links(target.options, root, nics, names):
                 files.link(link_path, folder / f"config-{number}")
         files.let_tftp_read(target.options, *folder.iterdir())
 
@@ -208,6 +228,7 @@ class Ipxe(NetworkBoot):
     options = frozenset({"boot_iso", "ramdisk", "kickstart", "iscsi_volume"})
     dhcp_boot = "ipxe"
     _names = "{subdir}/{mac}"
+    disk_texts: ClassVar[Mapping[str, str]] = {_names: scripts.LOCAL["ipxe"]}
 
     def validate(self, target: Target) -> None:
         super().validate(target)
@@ -217,39 +238,22 @@ class Ipxe(NetworkBoot):
     def root_url(self, target: Target) -> str:
         return service_addresses.of_files(target)
 
-    def offer(self, target: Target, use: str, pair: Pair, line: str) -> None:
-        root = files.http_root(target.options)
-        cached_files = {
-            _KERNEL: cache.get(target, pair.kernel),
-            _RAMDISK: cache.get(target, pair.ramdisk),
-        }
-        folder = files.folder(target, root, use, secrets.token_urlsafe(16))
-        url = f"{self.root_url(target)}/{folder.relative_to(root)}"
+    def texts(self, target: Target, kernel: str, ramdisk: str, line: str) -> dict[str, str]:
         timeout = int(target.options["pxe"]["ipxe_timeout"])
-        text = scripts.ipxe(f"{url}/{_KERNEL}", f"{url}/{_RAMDISK}", line, timeout)
-        self._write_first_script(target)
-        paths = {name: cached_file.path for name, cached_file in cached_files.items()}
-        self.fill(target, root, folder, paths, {self._names: text})
+        return {self._names: scripts.ipxe(kernel, ramdisk, line, timeout)}
 
     def offer_ramdisk(self, target: Target) -> None:
         url = instance.boot_iso(target)
         if url:
             fetchable.check(target, url)
-            self._script(target, scripts.ipxe_image(url))
+            self.offer_texts(target, {self._names: scripts.ipxe_image(url)})
         else:
             super().offer_ramdisk(target)
 
-    def offer_disk(self, target: Target) -> None:
-        self._script(target, scripts.LOCAL["ipxe"])
-
     def offer_volumes(self, target: Target) -> None:
-        self._script(target, scripts.ipxe_volumes(*_volumes(target)))
+        self.offer_texts(target, {self._names: scripts.ipxe_volumes(*_volumes(target))})
 
-    def _script(self, target: Target, text: str) -> None:
-        self._write_first_script(target)
-        self.place(target, files.http_root(target.options), files.INSTANCE, {self._names: text})
-
-    def _write_first_script(self, target: Target) -> None:
+    def write_first(self, target: Target) -> None:
         """
         Write the script that leads machines to their files, for TFTP and HTTP: iPXE may use either.
         """
@@ -275,54 +279,30 @@ class Pxe(NetworkBoot):
     options = frozenset({"ramdisk", "kickstart"})
     dhcp_boot = "pxe"
     _pxelinux, _grub = "{subdir}/{type}-{mac}", "{colons}.conf"
-
-    def root_url(self, target: Target) -> str:
-        return ""
-
-    def offer(self, target: Target, use: str, pair: Pair, line: str) -> None:
-        root = self.root(target)
-        cached_files = {
-            _KERNEL: cache.get(target, pair.kernel),
-            _RAMDISK: cache.get(target, pair.ramdisk),
-        }
-        folder = files.folder(target, root, use, secrets.token_urlsafe(16))
-        tftp_folder = f"{self._path(target)}/{folder.relative_to(root)}"
-        self._write_first_config(target)
-        paths = {name: cached_file.path for name, cached_file in cached_files.items()}
-        texts = self.configs(f"{tftp_folder}/{_KERNEL}", f"{tftp_folder}/{_RAMDISK}", line)
-        self.fill(target, root, folder, paths, texts)
-
-    def offer_disk(self, target: Target) -> None:
-        self._write_first_config(target)
-        self.place(target, self.root(target), files.INSTANCE, self.disk_configs)
-
-    # Differences between TFTP and HTTP
-
-    #: Template of a link's path -> configuration that boots the disk.
-    disk_configs: ClassVar[Mapping[str, str]] = {
+    disk_texts: ClassVar[Mapping[str, str]] = {
         _pxelinux: scripts.LOCAL["pxelinux"],
         _grub: scripts.LOCAL["grub"],
     }
 
+    def root_url(self, target: Target) -> str:
+        return ""
+
     def root(self, target: Target) -> Path:
-        """Return the folder that the loader sees as its root."""
         return files.tftp_root(target.options)
 
-    def configs(self, kernel: str, ramdisk: str, line: str) -> dict[str, str]:
-        """Return template of a link's path -> configuration for a kernel."""
+    def prefix(self, target: Target) -> str:
+        return urlsplit(self.root_url(target)).path  # empty if it is the root of the server
+
+    def texts(self, target: Target, kernel: str, ramdisk: str, line: str) -> dict[str, str]:
         return {
             # pxelinux resolves names without a leading slash relative to its own folder
             self._pxelinux: scripts.pxelinux(kernel[1:], ramdisk[1:], line),
             self._grub: scripts.grub(kernel, [ramdisk], line, network=True),
         }
 
-    def _path(self, target: Target) -> str:
-        """Return the path of the root on the loader's server; empty if it is the server's root."""
-        return urlsplit(self.root_url(target)).path
-
-    def _write_first_config(self, target: Target) -> None:
+    def write_first(self, target: Target) -> None:
         path = self.root(target) / scripts.GRUB_FIRST
-        files.write(path, scripts.grub_first(self._path(target)))
+        files.write(path, scripts.grub_first(self.prefix(target)))
         files.let_tftp_read(target.options, path)
 
 
@@ -333,7 +313,7 @@ class Http(Pxe):
     dhcp_boot = "http"
     devices = _UEFI_HTTP
     modes = (capabilities.UEFI,)
-    disk_configs: ClassVar[Mapping[str, str]] = {Pxe._grub: scripts.LOCAL["grub"]}
+    disk_texts: ClassVar[Mapping[str, str]] = {Pxe._grub: scripts.LOCAL["grub"]}
 
     def root_url(self, target: Target) -> str:
         return service_addresses.of_files(target)
@@ -341,7 +321,7 @@ class Http(Pxe):
     def root(self, target: Target) -> Path:
         return files.http_root(target.options)
 
-    def configs(self, kernel: str, ramdisk: str, line: str) -> dict[str, str]:
+    def texts(self, target: Target, kernel: str, ramdisk: str, line: str) -> dict[str, str]:
         return {self._grub: scripts.grub(kernel, [ramdisk], line, network=True)}
 
 

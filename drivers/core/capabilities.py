@@ -73,8 +73,7 @@ def boot_mode(target: Target) -> str:
 
     Raises InvalidDriverInfo: see `requested_boot_mode`.
     """
-    facts = {**target.driver_internal_info, **target.reports.get("driver_internal_info", {})}
-    prepared = facts.get(DEPLOY_BOOT_MODE)
+    prepared = target.internal_fact(DEPLOY_BOOT_MODE)
     mode = requested_boot_mode(target) or (prepared if prepared in (UEFI, BIOS) else None)
     return mode or str(target.options["deploy"]["default_boot_mode"])
 

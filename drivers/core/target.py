@@ -302,6 +302,11 @@ class Target:
             else:
                 raise TypeError(f"a driver cannot report {name!r}")
 
+    def internal_fact(self, key: str) -> Any:
+        """Return a key of driver_internal_info, as this step has reported it, or as recorded."""
+        reported = self.reports.get("driver_internal_info", {})
+        return reported.get(key, self.driver_internal_info.get(key))
+
     def crashed_since(self, progress: Mapping[str, Any]) -> bool:
         """
         Whether an attempt crashed after a `Wait` with this progress, in which `crashes` was noted.

@@ -17,5 +17,4 @@ def remember(target: Target, **facts: object) -> None:
 
 
 def _memory(target: Target) -> dict[str, object]:
-    reported_info = target.reports.get("driver_internal_info", {})
-    return dict(reported_info.get(KEY) or target.driver_internal_info.get(KEY) or {})
+    return dict(target.internal_fact(KEY) or {})

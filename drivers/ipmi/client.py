@@ -30,6 +30,7 @@ from drivers.ipmi.sessions import sessions
 from drivers.ipmi.suites import Transport
 
 CHASSIS, APPLICATION = 0x00, 0x06
+_FUNCTIONS = {CHASSIS: "chassis", APPLICATION: "application"}
 GET_DEVICE_ID, GET_USER_ACCESS, GET_USER_NAME, SET_USER_PASSWORD = 0x01, 0x44, 0x46, 0x47
 #: Channel of the request itself; operation of SET_USER_PASSWORD.
 THIS_CHANNEL, SET_PASSWORD = 0x0E, 0x02
@@ -70,8 +71,8 @@ TRANSIENT = frozenset({0xC0, 0xC4, 0xD0, 0xD1, 0xD2, 0xD5})
 UNCERTAIN = frozenset({0xC3, 0xCE, 0xFF})
 #: The BMC lacks the command, or rejects a value in it
 UNSUPPORTED = frozenset({0xC1, 0xC2, 0xC9, 0xCC, 0x80})
-#: Completion codes of a power command -> the error that it raises; all others: Refused
-_POWER_ERRORS: tuple[tuple[frozenset[int], type[HardwareError]], ...] = (
+#: Completion codes of an order that is sent once -> the error that it raises; all others: Refused
+_ORDER_ERRORS: tuple[tuple[frozenset[int], type[HardwareError]], ...] = (
     (TRANSIENT, Busy),
     (UNCERTAIN, Unconfirmed),
     (UNSUPPORTED, NotSupported),
@@ -132,16 +133,7 @@ class Client:
         """
         if state not in ORDERS:
             raise NotSupported(f"IPMI has no power command {state!r}")
-        with self._access() as (bmc, deadline):
-            self.before_order()
-            command = bytes([ORDERS[state]])
-            try:
-                code, _ = self.transport(bmc, CHASSIS, CONTROL, command, deadline)
-            except Unreachable as error:
-                raise Unconfirmed(str(error)) from error
-        if code != 0:
-            kind = next((kind for codes, kind in _POWER_ERRORS if code in codes), Refused)
-            raise kind(self._refusal(CONTROL, code))
+        self._order_once(CHASSIS, CONTROL, bytes([ORDERS[state]]))
 
     def get_boot_device(self) -> dict[str, object]:
         """
@@ -218,15 +210,7 @@ class Client:
         Raises Busy: refused for now. Raises Unconfirmed: it may have been carried out.
         """
         message = bytes([number, SET_PASSWORD]) + password.encode().ljust(16, b"\0")
-        with self._access() as (bmc, deadline):
-            self.before_order()
-            try:
-                code, _ = self.transport(bmc, APPLICATION, SET_USER_PASSWORD, message, deadline)
-            except Unreachable as error:
-                raise Unconfirmed(str(error)) from error
-        if code != 0:
-            kind = next((kind for codes, kind in _POWER_ERRORS if code in codes), Refused)
-            raise kind(self._refusal(SET_USER_PASSWORD, code, "application"))
+        self._order_once(APPLICATION, SET_USER_PASSWORD, message)
 
     def log_in(self) -> None:
         """
@@ -238,6 +222,22 @@ class Client:
             sessions().forget(bmc)
             self.transport(bmc, APPLICATION, GET_DEVICE_ID, b"", deadline)
 
+    def _order_once(self, function: int, command: int, data: bytes) -> None:
+        """
+        Send an order once.
+
+        Raises Busy: refused for now. Raises Unconfirmed: it may have been carried out.
+        """
+        with self._access() as (bmc, deadline):
+            self.before_order()
+            try:
+                code, _ = self.transport(bmc, function, command, data, deadline)
+            except Unreachable as error:
+                raise Unconfirmed(str(error)) from error
+        if code != 0:
+            kind = next((kind for codes, kind in _ORDER_ERRORS if code in codes), Refused)
+            raise kind(self._refusal(function, command, code))
+
     def _carry_out(
         self, bmc: Credentials, deadline: float, command: int, data: bytes, least: int
     ) -> bytes:
@@ -245,7 +245,7 @@ class Client:
         code, answer = self.transport(bmc, APPLICATION, command, data, deadline)
         if code != 0:
             error = NotSupported if code in UNSUPPORTED else Refused
-            raise error(self._refusal(command, code, "application"))
+            raise error(self._refusal(APPLICATION, command, code))
         if len(answer) < least:
             raise Unexpected(f"BMC {self.bmc.endpoint} sent a short answer to 0x{command:02x}")
         return answer
@@ -296,11 +296,11 @@ class Client:
                 bmc = replace(bmc, cipher_suite=state.connection)
             yield bmc, deadline
 
-    def _refusal(self, command: int, code: int, function: str = "chassis") -> str:
+    def _refusal(self, function: int, command: int, code: int) -> str:
         meaning = COMPLETION_CODES.get(code, "no standard meaning")
         return (
-            f"BMC {self.bmc.endpoint} answered IPMI {function} command 0x{command:02x} with"
-            f" completion code 0x{code:02x} ({meaning})"
+            f"BMC {self.bmc.endpoint} answered IPMI {_FUNCTIONS[function]} command 0x{command:02x}"
+            f" with completion code 0x{code:02x} ({meaning})"
         )
 
     def _ask(
@@ -317,7 +317,7 @@ class Client:
             code, answer = self.transport(bmc, CHASSIS, command, bytes(data), deadline)
         if code != 0:
             error = NotSupported if code in UNSUPPORTED else Refused
-            raise error(self._refusal(command, code))
+            raise error(self._refusal(CHASSIS, command, code))
         if len(answer) < min_length:
             raise Unexpected(
                 f"BMC {self.bmc.endpoint} answered IPMI chassis command 0x{command:02x} with"

@@ -47,11 +47,10 @@ class IpmiManagement(BmcPassword, Management):
 
         A device that was set for one start has this start.
         """
-        facts = {**target.driver_internal_info, **target.reports.get("driver_internal_info", {})}
-        device = facts.get(_FORCED)
+        device = target.internal_fact(_FORCED)
         if device is None or not _is_forced(target):
             return
-        if facts.get(_ONCE):
+        if target.internal_fact(_ONCE):
             target.report(driver_internal_info={_ONCE: None})
         else:
             self._order(target, device, persistent=False)

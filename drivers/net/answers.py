@@ -41,7 +41,7 @@ class Budget:
 
     def renew(self) -> None:
         """Begin a command."""
-        self._end = time.monotonic() + self.SECONDS
+        self.end = time.monotonic() + self.SECONDS  # of the command
         self._requests = self._bytes = 0
 
     def count_request(self, name: str) -> None:
@@ -56,14 +56,9 @@ class Budget:
         if self._bytes > self.BYTES:
             raise Unexpected(f"{name} sent more than {self.BYTES >> 20} MiB for one command")
 
-    @property
-    def end(self) -> float:
-        """End of the command, on time.monotonic."""
-        return self._end
-
     def seconds_left(self, name: str) -> float:
         """Return the seconds that are left for answers. Raises Unreachable: none."""
-        seconds = self._end - time.monotonic()
+        seconds = self.end - time.monotonic()
         if seconds <= 0:
             raise self.passed(name)
         return seconds

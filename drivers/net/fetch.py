@@ -22,7 +22,7 @@ from urllib3.util import Retry
 from drivers.core.errors import BadImage, HardwareError, Unreachable
 from drivers.core.target import Options, Target
 from drivers.net import networks, urls
-from drivers.net.answers import UNCOMPRESSED, origin
+from drivers.net.answers import UNCOMPRESSED, bind, origin
 from drivers.net.connections import Adapter, Exchange
 from drivers.net.tls import bundle
 
@@ -289,10 +289,7 @@ def _exchange(
     with Exchange(name, deadline, check) as exchange, requests.Session() as session:
         # neither proxies nor passwords of the conductor's environment: a proxy would reach
         # networks that are refused here, and .netrc is not meant for the URLs of nodes
-        session.trust_env = False
-        adapter = _FetchAdapter(exchange, retry)
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, adapter)
+        bind(session, _FetchAdapter(exchange, retry))
         yield session
 
 

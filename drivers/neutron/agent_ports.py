@@ -7,20 +7,22 @@ step finds it again after a lost answer, or a crash before its id was recorded.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drivers.core.errors import HardwareError, InvalidDriverInfo, Refused, Unexpected, Unreachable
 from drivers.core.target import Nic, Target
 from drivers.core.vif_places import AGENT_VIFS
 from drivers.neutron import places
-from drivers.neutron.service import NetworkService
+
+if TYPE_CHECKING:
+    from drivers.neutron.service import NetworkService
 
 #: Owner of these ports in Neutron, as of Ironic's.
 OWNER = "baremetal:none"
 
 
 def create(
-    target: Target, service: NetworkService, purpose: str, network: str, fields: Mapping[str, Any]
+    target: Target, service: "NetworkService", purpose: str, network: str, fields: Mapping[str, Any]
 ) -> list[str]:
     """
     Create the ports in a network, instead of any that the machine has; return their ids.
@@ -60,7 +62,7 @@ def create(
     return created_ports
 
 
-def remove(target: Target, service: NetworkService) -> None:
+def remove(target: Target, service: "NetworkService") -> None:
     """Delete the agent's ports in all networks, also those whose ids were never recorded."""
     addresses = [nic.address for nic in target.nics]
     if addresses:
@@ -86,7 +88,7 @@ def _connected(target: Target) -> list[Nic]:
     return [nic for nic in target.nics if nic.pxe_enabled]
 
 
-def _created(service: NetworkService, fields: Mapping[str, object]) -> dict[str, object]:
+def _created(service: "NetworkService", fields: Mapping[str, object]) -> dict[str, object]:
     """
     Create a port, or return the one that an earlier request has created without an answer.
 

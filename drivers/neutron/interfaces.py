@@ -11,27 +11,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from drivers.core.errors import HardwareError, InvalidDriverInfo, Unexpected
-from drivers.core.interface_kinds import Network
+from drivers.core.kinds.agent_networks import AgentNetworks
 from drivers.core.steps import AWAITED, Done, Failed, Outcome, Wait
 from drivers.core.target import Target
-from drivers.core.vif_places import is_wired
-from drivers.neutron import places
+from drivers.core.vif_places import AGENT_VIFS, is_wired
+from drivers.neutron import agent_ports, places, settled, vifs
 from drivers.neutron.places import Place
 
 if TYPE_CHECKING:
     from drivers.neutron.service import NetworkService
 
 _GROUP = "neutron"
-#: Purpose of a network -> settings with its name or UUID, and with its security groups.
-NETWORKS: Mapping[str, tuple[str, str]] = {
-    "cleaning": ("cleaning_network", "cleaning_network_security_groups"),
-    "provisioning": ("provisioning_network", "provisioning_network_security_groups"),
-    "rescuing": ("rescuing_network", "rescuing_network_security_groups"),
-    "servicing": ("servicing_network", "servicing_network_security_groups"),
-    "inspection": ("inspection_network", "inspection_network_security_groups"),
-}
 #: Key of the progress: the ports are set up, and the delay of the settings runs.
 _DELAYED = "delayed"
+#: Purposes for which the agent of `flat` has ports of its own.
+_OWN_OF_FLAT = ("cleaning", "inspection")
 #: Seconds between two reads of a port while a client waits, and of the client's time for the rest.
 _LOOK, _SPARE = 1.0, 10.0
 
@@ -40,7 +34,7 @@ def unusable_networks(options: Mapping[str, object]) -> Iterator[tuple[str, str]
     """Yield (setting, reason) for each network of the settings [neutron] that Neutron lacks."""
     from drivers.neutron.service import connect  # imports openstacksdk's parts, which take long
 
-    for setting, _ in NETWORKS.values():
+    for setting in (f"{purpose}_network" for purpose in AGENT_VIFS):
         if not options[setting]:
             continue
         try:
@@ -49,15 +43,12 @@ def unusable_networks(options: Mapping[str, object]) -> Iterator[tuple[str, str]
             yield setting, str(error)
 
 
-class NeutronNetwork(Network):
-    """Common part of both interfaces: VIFs, and the networks for cleaning and inspection."""
+class NeutronNetwork(AgentNetworks):
+    """Common part of both interfaces: VIFs, and the networks of the agent."""
 
     opt_in = True  # they need the settings [neutron], and openstacksdk
+    group = _GROUP
     remote_vifs = True
-    properties = {
-        name: f"Name or UUID of the network for {purpose}"
-        for purpose, (name, _) in NETWORKS.items()
-    }
     #: Purposes whose network validation requires.
     required: Sequence[str] = ("cleaning",)
     #: Whether Neutron configures the switch ports.
@@ -71,45 +62,22 @@ class NeutronNetwork(Network):
                 " [neutron]endpoint_override with [neutron]auth_type none"
             )
         for purpose in self.required:
-            self._ident(target, purpose)
+            self.network_for(target, purpose)
 
-    # networks of the agent
-
-    def add_cleaning_network(self, target: Target) -> Outcome:
-        return self._join(target, "cleaning")
-
-    def remove_cleaning_network(self, target: Target) -> Outcome:
-        return self._leave(target)
-
-    def add_inspection_network(self, target: Target) -> Outcome:
-        if not self._named(target, "inspection"):
-            return Done({"networks": "unchanged: no [neutron]inspection_network is set"})
-        return self._join(target, "inspection")
-
-    def remove_inspection_network(self, target: Target) -> Outcome:
-        if not self._named(target, "inspection"):
-            return Done()
-        return self._leave(target)
-
-    def _join(self, target: Target, purpose: str) -> Outcome:
-        """Connect the machine to the network of its agent, and to no other one."""
-        from drivers.neutron import agent_ports, vifs
-
+    def join(self, target: Target, purpose: str) -> Outcome:
         service = _service(target)
         if not target.progress:
-            network = service.network(*self._ident(target, purpose))
+            network = service.network(*self.network_for(target, purpose))
             if self.switches:
                 vifs.unbind_switched(target, service)
-            groups = target.options[_GROUP][NETWORKS[purpose][1]]
+            groups = target.options[_GROUP][f"{purpose}_network_security_groups"]
             fields = {"security_groups": list(groups)} if groups and self.switches else {}
             ports = agent_ports.create(target, service, purpose, network["id"], fields)
         else:
             ports = target.progress.get("ports", [])
         return self._settled(target, service, ports)
 
-    def _leave(self, target: Target) -> Outcome:
-        from drivers.neutron import agent_ports
-
+    def leave(self, target: Target, purpose: str) -> Outcome:
         agent_ports.remove(target, _service(target))
         return Done()
 
@@ -128,15 +96,11 @@ class NeutronNetwork(Network):
     # VIFs of the tenant
 
     def unconfigure_tenant_networks(self, target: Target) -> Outcome:
-        from drivers.neutron import vifs
-
         if any(places.tenants(target)):
             vifs.unbind_all(target, _service(target))
         return Done()
 
     def vif_networks(self, target: Target, vif: str, project: str | None) -> list[str]:
-        from drivers.neutron import vifs
-
         return vifs.physical_networks(_service(target), vif, project)
 
     def plug_vif(self, target: Target, vif: str) -> None:
@@ -145,8 +109,6 @@ class NeutronNetwork(Network):
 
         Else only its host is set, so that nothing else takes it: the deployment connects it.
         """
-        from drivers.neutron import vifs
-
         service, place = _service(target), places.of_vif(target, vif)
         if target.provision_state != "active":
             vifs.bind(target, service, vif, place, profile={})
@@ -155,8 +117,6 @@ class NeutronNetwork(Network):
         self._await(target, service, vif)
 
     def unplug_vif(self, target: Target, vif: str) -> None:
-        from drivers.neutron import vifs
-
         vifs.unbind(target, _service(target), vif, places.of_vif(target, vif))
 
     def _bind(self, target: Target, service: "NetworkService", vif: str, place: Place) -> None:
@@ -165,25 +125,6 @@ class NeutronNetwork(Network):
 
     def _await(self, target: Target, service: "NetworkService", vif: str) -> None:
         """Wait until Neutron has connected a VIF of a deployed machine."""
-
-    # settings
-
-    def _named(self, target: Target, purpose: str) -> str:
-        return str(target.option(_GROUP, NETWORKS[purpose][0]) or "")
-
-    def _ident(self, target: Target, purpose: str) -> tuple[str, str]:
-        """
-        Return name or UUID of the network for a purpose, and the setting that has it.
-
-        Raises InvalidDriverInfo: there is none.
-        """
-        name, ident = NETWORKS[purpose][0], self._named(target, purpose)
-        if not ident:
-            raise InvalidDriverInfo(
-                f"network_interface {self.name} needs the setting [neutron]{name}, or"
-                f" driver_info/{name} of the node"
-            )
-        return ident, f"driver_info/{name}" if name in target.driver_info else f"[neutron]{name}"
 
 
 class Flat(NeutronNetwork):
@@ -195,22 +136,16 @@ class Flat(NeutronNetwork):
 
     name = "flat"
 
-    def add_provisioning_network(self, target: Target) -> Outcome:
-        return self._use_tenants(target)
+    def validate_rescue(self, target: Target) -> None:
+        """Check nothing: the agent uses the ports of the tenant."""
 
-    def remove_provisioning_network(self, target: Target) -> Outcome:
-        return self.unconfigure_tenant_networks(target)
+    def join(self, target: Target, purpose: str) -> Outcome:
+        is_own = purpose in _OWN_OF_FLAT
+        return super().join(target, purpose) if is_own else self._use_tenants(target)
 
-    def add_servicing_network(self, target: Target) -> Outcome:
-        return self._use_tenants(target)
-
-    def remove_servicing_network(self, target: Target) -> Outcome:
-        return self.unconfigure_tenant_networks(target)
-
-    def add_rescuing_network(self, target: Target) -> Outcome:
-        return self._use_tenants(target)
-
-    def remove_rescuing_network(self, target: Target) -> Outcome:
+    def leave(self, target: Target, purpose: str) -> Outcome:
+        if purpose in _OWN_OF_FLAT:
+            return super().leave(target, purpose)
         return self.unconfigure_tenant_networks(target)
 
     def configure_tenant_networks(self, target: Target) -> Outcome:
@@ -222,8 +157,6 @@ class Flat(NeutronNetwork):
 
     def _use_tenants(self, target: Target) -> Outcome:
         """Lead the machine to its agent by the ports of the tenant."""
-        from drivers.neutron import agent_ports, vifs
-
         options, tenants = agent_ports.boot_options(target), list(places.tenants(target))
         if options and not tenants:
             return Failed(
@@ -241,8 +174,6 @@ class Flat(NeutronNetwork):
         return self._delayed(target, Done({"ports": [vif for vif, _ in tenants]}))
 
     def _bind(self, target: Target, service: "NetworkService", vif: str, place: Place) -> None:
-        from drivers.neutron import vifs
-
         vifs.bind(target, service, vif, place)
 
 
@@ -277,30 +208,7 @@ class Neutron(NeutronNetwork):
                 " switch port to configure; give switch_id and port_id, or let an inspection find"
                 " them by LLDP"
             )
-        from drivers.neutron import settled
-
         settled.is_required(target)
-
-    def validate_rescue(self, target: Target) -> None:
-        self._ident(target, "rescuing")
-
-    def add_provisioning_network(self, target: Target) -> Outcome:
-        return self._join(target, "provisioning")
-
-    def remove_provisioning_network(self, target: Target) -> Outcome:
-        return self._leave(target)
-
-    def add_servicing_network(self, target: Target) -> Outcome:
-        return self._join(target, "servicing")
-
-    def remove_servicing_network(self, target: Target) -> Outcome:
-        return self._leave(target)
-
-    def add_rescuing_network(self, target: Target) -> Outcome:
-        return self._join(target, "rescuing")
-
-    def remove_rescuing_network(self, target: Target) -> Outcome:
-        return self._leave(target)
 
     def configure_tenant_networks(self, target: Target) -> Outcome:
         tenants = list(places.tenants(target))
@@ -313,21 +221,15 @@ class Neutron(NeutronNetwork):
         return self._settled(target, service, [vif for vif, _ in tenants])
 
     def _settled(self, target: Target, service: "NetworkService", ports: Sequence[str]) -> Outcome:
-        from drivers.neutron import settled
-
         if target.progress.get(_DELAYED):
             return Done({"ports": list(ports)})
         return self._delayed(target, settled.settled(target, service, ports))
 
     def _bind(self, target: Target, service: "NetworkService", vif: str, place: Place) -> None:
-        from drivers.neutron import vifs
-
         profile: dict[str, object] = places.profile(target, place)
         vifs.bind(target, service, vif, place, profile=profile)
 
     def _await(self, target: Target, service: "NetworkService", vif: str) -> None:
-        from drivers.neutron import settled
-
         end = time.monotonic() + float(target.options["api"]["call_timeout"]) - _SPARE
         while True:
             outcome = settled.settled(target, service, [vif])

@@ -5,12 +5,14 @@ A binding is a request: the mechanism driver configures the switch afterwards, a
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.steps import AWAITED, Done, Failed, Outcome, Wait
 from drivers.core.target import Target
-from drivers.neutron.service import NetworkService
+
+if TYPE_CHECKING:
+    from drivers.neutron.service import NetworkService
 
 #: Key of the progress: ids of the ports that are awaited. Events of Neutron name them.
 PORTS = "ports"
@@ -19,7 +21,7 @@ _FAILED = "binding_failed"
 _ACTIVE = "ACTIVE"
 
 
-def settled(target: Target, service: NetworkService, ports: Sequence[str]) -> Outcome:
+def settled(target: Target, service: "NetworkService", ports: Sequence[str]) -> Outcome:
     """
     Read the ports: `Done` once Neutron has connected all of them, `Failed` if it cannot.
 
@@ -65,7 +67,7 @@ def is_required(target: Target) -> bool:
     return words[str(value).lower()]
 
 
-def _state(service: NetworkService, ident: str) -> str:
+def _state(service: "NetworkService", ident: str) -> str:
     """Return the status of a port, or why it is not connected."""
     port = service.port(ident)
     if port is None:

@@ -7,13 +7,15 @@ to another host in the meantime is left alone.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drivers.core.errors import InvalidDriverInfo, NotFound
 from drivers.core.target import Target
 from drivers.neutron import places
 from drivers.neutron.places import Place
-from drivers.neutron.service import NetworkService
+
+if TYPE_CHECKING:
+    from drivers.neutron.service import NetworkService
 
 _UNBOUND: Mapping[str, object] = {"binding:host_id": "", "binding:profile": {}}
 #: Names of the DHCP options that lead a machine to its loader.
@@ -22,7 +24,7 @@ _BOOT_OPTION = re.compile(r"(tag:!?ipxe6?,)?(59|60|66|67|150|255|server-ip-addre
 
 def bind(
     target: Target,
-    service: NetworkService,
+    service: "NetworkService",
     vif: str,
     place: Place,
     *,
@@ -62,7 +64,7 @@ def bind(
     service.update(vif, fields)
 
 
-def unbind(target: Target, service: NetworkService, vif: str, place: Place) -> None:
+def unbind(target: Target, service: "NetworkService", vif: str, place: Place) -> None:
     """
     Unbind a VIF from a machine, and give Neutron's port a MAC address of its own.
 
@@ -84,13 +86,13 @@ def unbind(target: Target, service: NetworkService, vif: str, place: Place) -> N
         return
 
 
-def unbind_all(target: Target, service: NetworkService) -> None:
+def unbind_all(target: Target, service: "NetworkService") -> None:
     """Unbind all VIFs of the tenant."""
     for vif, place in places.tenants(target):
         unbind(target, service, vif, place)
 
 
-def unbind_switched(target: Target, service: NetworkService) -> None:
+def unbind_switched(target: Target, service: "NetworkService") -> None:
     """
     Unbind those VIFs of the tenant that connect the machine's switch ports.
 
@@ -102,7 +104,7 @@ def unbind_switched(target: Target, service: NetworkService) -> None:
             unbind(target, service, vif, place)
 
 
-def physical_networks(service: NetworkService, vif: str, project: str | None) -> list[str]:
+def physical_networks(service: "NetworkService", vif: str, project: str | None) -> list[str]:
     """
     Return the physical networks of a VIF; empty if any will do.
 

@@ -29,7 +29,7 @@ from drivers.core.target import Target
 from drivers.redfish.transport import client
 from drivers.redfish.transport.access import PASSWORD, Access, access, place
 from drivers.redfish.transport.client import Connection, Reply, reply
-from drivers.redfish.transport.conversions import entry, text
+from drivers.redfish.transport.conversions import entry, link_path, link_paths, text
 from drivers.redfish.transport.errors import errors_of, is_busy
 from drivers.redfish.transport.messages import messages, words
 
@@ -109,7 +109,7 @@ class RedfishAccount:
         """Create a session; end it at once, as BMCs have few."""
         with self._fresh(replace(self.access, username=None, password=None)) as bmc:
             root = bmc.open().json
-            path = text(entry(entry(entry(root, "Links"), "Sessions"), "@odata.id"))
+            path = link_path(root, "Links", "Sessions")
             path = path or f"{self.access.root}SessionService/Sessions"
             body = {"UserName": self.access.username, "Password": password}
             response = bmc.answer("post", path, data=body)
@@ -159,15 +159,13 @@ class RedfishAccount:
 
         Raises NotSupported: there is none.
         """
-        link = text(entry(entry(bmc.open().json, "AccountService"), "@odata.id"))
-        if link is None:
+        path = link_path(bmc.open().json, "AccountService")
+        if path is None:
             raise NotSupported(f"{self.bmc} has no AccountService: change the password there")
-        service = bmc.document(link)
-        accounts = text(entry(entry(service, "Accounts"), "@odata.id"))
-        members = entry(bmc.document(accounts), "Members") if accounts else ()
-        for member in members if isinstance(members, list) else ():
-            path = text(entry(member, "@odata.id"))
-            account = bmc.find(path) if path else None
+        service = bmc.document(path)
+        accounts = link_path(service, "Accounts")
+        for path in link_paths(bmc.document(accounts), "Members") if accounts else ():
+            account = bmc.find(path)
             if account is not None and entry(account, "UserName") == self.access.username:
                 return service, {"@odata.id": path, **account}
         raise NotSupported(

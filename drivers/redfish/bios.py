@@ -15,7 +15,7 @@ from drivers.redfish.changes.restart import carry_out
 from drivers.redfish.interface import Redfish
 from drivers.redfish.transport import client, navigation
 from drivers.redfish.transport.client import Connection
-from drivers.redfish.transport.conversions import entry, printable, text
+from drivers.redfish.transport.conversions import entry, link_path, printable, text
 from drivers.redfish.transport.messages import messages, words
 
 #: Most settings that are recorded, each as a row.
@@ -187,7 +187,7 @@ class Reset(Order):
         return {"defaults": defaults, "has_registry": bool(entries)}
 
     def request(self, bmc: Connection) -> Request:
-        action = entry(entry(_bios(bmc), "Actions"), "#Bios.ResetBios")
+        action = entry(_bios(bmc), "Actions", "#Bios.ResetBios")
         path = text(entry(action, "target"))
         if path is None or not path.startswith("/"):
             raise NotSupported(f"BMC {bmc.access.address} cannot reset its BIOS settings")
@@ -234,8 +234,8 @@ def _attributes(document: Mapping[str, object]) -> dict[str, object]:
 
 def _settings_path(document: Mapping[str, object]) -> str | None:
     """Return the path of the settings resource; without it, changes go to the BIOS resource."""
-    path = entry(entry(entry(document, "@Redfish.Settings"), "SettingsObject"), "@odata.id")
-    return path if isinstance(path, str) and path.startswith("/") else None
+    path = link_path(document, "@Redfish.Settings", "SettingsObject")
+    return path if path and path.startswith("/") else None
 
 
 def _pending(bmc: Connection, document: Mapping[str, object]) -> dict[str, object]:

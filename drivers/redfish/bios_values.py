@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from drivers.core.errors import InvalidDriverInfo
 from drivers.redfish.transport import navigation
 from drivers.redfish.transport.client import Connection
-from drivers.redfish.transport.conversions import entry, link_paths, number, text
+from drivers.redfish.transport.conversions import (
+    elements,
+    entry,
+    last_part,
+    link_paths,
+    number,
+    text,
+)
 
 #: Largest number of the database columns.
 _BOUND = 2**31 - 1
@@ -48,10 +55,7 @@ class Setting:
     @property
     def choices(self) -> list[str]:
         """The values of an enumeration; empty if they are not known."""
-        choices = entry(self.facts, "Value")
-        names = (
-            [entry(choice, "ValueName") for choice in choices] if isinstance(choices, list) else []
-        )
+        names = [entry(choice, "ValueName") for choice in elements(self.facts, "Value")]
         return [name for name in names if isinstance(name, str)]
 
     def converted(self, value: object) -> object:
@@ -107,14 +111,14 @@ def registry(bmc: Connection, bios: Mapping[str, object]) -> dict[str, Mapping[s
     collection = navigation.link(bmc.open(), "registries")
     if name is None or collection is None:
         return {}
-    members = link_paths(entry(bmc.find(collection), "Members"))
+    members = link_paths(bmc.find(collection), "Members")
     # the usual path ends with the name, with or without its version
-    members.sort(key=lambda path: not name.startswith(path.rstrip("/").rpartition("/")[2]))
+    members.sort(key=lambda path: not name.startswith(last_part(path)))
     for path in members[:_MOST_REGISTRIES]:
         document = bmc.find(path)
         if name in (entry(document, "Registry"), entry(document, "Id")):
             for location_path in _locations(document):
-                attributes = entry(entry(bmc.find(location_path), "RegistryEntries"), "Attributes")
+                attributes = entry(bmc.find(location_path), "RegistryEntries", "Attributes")
                 if isinstance(attributes, list):
                     return {
                         attribute_name: attribute
@@ -126,10 +130,9 @@ def registry(bmc: Connection, bios: Mapping[str, object]) -> dict[str, Mapping[s
 
 def _locations(document: object) -> Iterator[str]:
     """Yield the paths of a registry's documents, the English one first."""
-    locations = entry(document, "Location")
-    locations = locations if isinstance(locations, list) else []
     order = sorted(
-        locations, key=lambda location: not str(entry(location, "Language")).startswith("en")
+        elements(document, "Location"),
+        key=lambda location: not str(entry(location, "Language")).startswith("en"),
     )
     for location in order:
         path = entry(location, "Uri")

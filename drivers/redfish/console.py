@@ -49,7 +49,7 @@ class RedfishSerial(Redfish, ProgramConsole):
         with client.turn(target, self.bmcs) as bmc:
             documents = Documents(bmc)
             system = entry(documents.system, "SerialConsole")
-            managers = documents.members(entry(documents.system, "Links"), "ManagedBy")
+            managers = documents.members(documents.system, "Links", "ManagedBy")
             offers = services(system, [entry(manager, "SerialConsole") for manager in managers])
         if SSH in offers and shutil.which("ssh"):
             return _by_ssh(target, bmc_access, offers[SSH])

@@ -17,7 +17,7 @@ from drivers.core.target import Target
 from drivers.redfish.changes.order_answers import Answer, Result, answer_of
 from drivers.redfish.transport import client
 from drivers.redfish.transport.client import Connection
-from drivers.redfish.transport.conversions import entry, text
+from drivers.redfish.transport.conversions import elements, entry, link_path, text
 from drivers.redfish.transport.documents import Document, Documents
 
 #: Types of events to subscribe to, of those that a BMC offers. Metric reports are left out: sensors
@@ -58,7 +58,7 @@ class BmcEvents(EventSource):
         with client.turn(target, self.bmcs, Urgency.SYNC) as bmc:
             name = f"BMC {bmc.access.address}"
             service = _service(Documents(bmc), bmc)
-            path = text(entry(entry(service, "Subscriptions"), "@odata.id"), _LONGEST_PATH)
+            path = text(link_path(service, "Subscriptions"), _LONGEST_PATH)
             if path is None:
                 raise NotSupported(f"{name} has no subscriptions to events")
             body = {"Destination": destination, "Protocol": "Redfish", "Context": context}
@@ -83,7 +83,7 @@ class BmcEvents(EventSource):
     def submit_test_event(self, target: Target) -> bool:
         with client.turn(target, self.bmcs, Urgency.SYNC) as bmc:
             service = _service(Documents(bmc), bmc)
-            action = entry(entry(service, "Actions"), _TEST_ACTION)
+            action = entry(service, "Actions", _TEST_ACTION)
             path = text(entry(action, "target"), _LONGEST_PATH)
             if path is None:
                 return False
@@ -132,7 +132,7 @@ def _subscription(document: object, mark: str) -> Subscription | None:
     path = text(entry(document, "@odata.id"), _LONGEST_PATH)
     if destination is None or path is None or mark not in destination:
         return None
-    state = entry(entry(document, "Status"), "State")
+    state = entry(document, "Status", "State")
     return Subscription(path, destination, state in _ENABLED)
 
 
@@ -143,8 +143,8 @@ def _types(service: Document) -> Iterator[Mapping[str, object]]:
     EventTypes is deprecated, demanded by older BMCs, and unknown to some; without it a BMC sends
     all events. Some BMCs take one type alone.
     """
-    offered = service.get("EventTypesForSubscription")
-    types = [name for name in TYPES if name in offered] if isinstance(offered, list) else []
+    offered = elements(service, "EventTypesForSubscription")
+    types = [name for name in TYPES if name in offered]
     if types:
         yield {"EventTypes": types}
     if len(types) > 1 and "Alert" in types:

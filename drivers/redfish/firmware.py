@@ -70,7 +70,7 @@ class RedfishFirmware(Redfish, Firmware):
         elif number < len(settings):
             outcome = self._update(target, settings[number])
         elif "restarted" not in target.progress:
-            outcome = run_parts(target, {"end": _restart})
+            outcome = run_parts(target, {"end": through_restart})
             if isinstance(outcome, Done):
                 so_far = {"number": number, "ends": target.progress["ends"]}
                 outcome = Wait({**so_far, "restarted": True}, 0.1)
@@ -205,10 +205,6 @@ class RedfishFirmware(Redfish, Firmware):
             ]
         )
         return components
-
-
-def _restart(target: Target) -> Outcome:
-    return through_restart(target, lambda: None, lambda: True)
 
 
 def _pace(target: Target) -> Pace:

@@ -25,7 +25,7 @@ from drivers.redfish.interface import Redfish
 from drivers.redfish.transport import access as accesses
 from drivers.redfish.transport import client
 from drivers.redfish.transport.access import Access, access
-from drivers.redfish.transport.conversions import entry, text
+from drivers.redfish.transport.conversions import elements, entry, text
 from drivers.redfish.transport.documents import Documents
 
 HOST, PORT, PASSWORD, TLS = "vnc_host", "vnc_port", "vnc_password", "vnc_tls"
@@ -65,7 +65,7 @@ class RedfishGraphical(Redfish, GraphicalConsole):
         with client.turn(target, self.bmcs) as turn:
             documents = Documents(turn)
             system = entry(documents.system, "GraphicalConsole")
-            managers = list(documents.members(entry(documents.system, "Links"), "ManagedBy"))
+            managers = list(documents.members(documents.system, "Links", "ManagedBy"))
         if any(_has_kvm(manager) for manager in managers):
             return _of_openbmc(bmc)
         if launcher := target.options["vnc"]["launcher"]:
@@ -165,7 +165,6 @@ def _kinds(consoles: list[object]) -> str:
     """Return the kinds of graphical consoles that a BMC names, as far as they are texts."""
     kinds: dict[str, None] = {}
     for console in consoles:
-        names = entry(console, "ConnectTypesSupported")
-        names = names if isinstance(names, list) else []
+        names = elements(console, "ConnectTypesSupported")
         kinds |= dict.fromkeys(kind[:40] for kind in names if isinstance(kind, str))
     return ", ".join(list(kinds)[:5])

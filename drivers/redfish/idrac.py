@@ -161,7 +161,7 @@ def _services_of_dell(bmc: Connection) -> Any:
     Raises NotSupported: no manager has them.
     """
     for manager in navigation.managers(bmc, bmc.system(fresh=False)):
-        if entry(entry(manager.json, "Oem"), "Dell") is not None:
+        if entry(manager.json, "Oem", "Dell") is not None:
             return manager.get_oem_extension("Dell")
     raise NotSupported(f"BMC {bmc.access.address} is no iDRAC: it has no services of Dell")
 

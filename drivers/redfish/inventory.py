@@ -10,7 +10,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from drivers.net.mac_addresses import station
-from drivers.redfish.transport.conversions import entry, is_present, number, text, word
+from drivers.redfish.transport.conversions import (
+    elements,
+    entry,
+    is_present,
+    number,
+    text,
+    word,
+)
 from drivers.redfish.transport.documents import Documents
 
 Inventory = dict[str, Any]
@@ -42,7 +49,7 @@ def read(documents: Documents) -> Inventory:
         product_name=text(entry(system, "Model")),
         serial_number=text(entry(system, "SerialNumber")),
     )
-    mode = BOOT_MODES.get(word(entry(entry(system, "Boot"), "BootSourceOverrideMode")))
+    mode = BOOT_MODES.get(word(entry(system, "Boot", "BootSourceOverrideMode")))
     inventory: Inventory = {
         "interfaces": interfaces(documents),
         "cpu": _cpu(documents),
@@ -155,8 +162,7 @@ def _drives(documents: Documents) -> Iterator[Inventory]:
 
 def _simple_devices(documents: Documents) -> Iterator[Inventory]:
     for storage in documents.members(documents.system, "SimpleStorage"):
-        devices = entry(storage, "Devices")
-        for device in devices if isinstance(devices, list) else ():
+        for device in elements(storage, "Devices"):
             size = number(entry(device, "CapacityBytes"))
             if size and is_present(device):
                 yield _known(name=text(entry(device, "Name")), size=size)

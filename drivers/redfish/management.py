@@ -16,7 +16,7 @@ from drivers.redfish.interface import Redfish
 from drivers.redfish.secure_boot_keys import SecureBootKeys
 from drivers.redfish.sensor_sweep import open_reader
 from drivers.redfish.transport import client, navigation
-from drivers.redfish.transport.conversions import entry, text, word
+from drivers.redfish.transport.conversions import by_word, entry, text, word
 from drivers.redfish.transport.documents import Documents
 from drivers.redfish.transport.errors import errors_of
 
@@ -77,10 +77,7 @@ class RedfishManagement(Redfish, BmcClock, BmcEvents, BmcPassword, SecureBootKey
     def supported_boot_devices(self, target: Target) -> list[str]:
         with client.turn(target, self.bmcs) as bmc:
             allowed_values = bmc.system(fresh=False).get_allowed_system_boot_source_values()
-        values = {
-            getattr(allowed_value, "value", allowed_value) for allowed_value in allowed_values
-        }
-        supported_names = {NAMES[value] for value in values if value in NAMES}
+        supported_names = {NAMES.get(word(value)) for value in allowed_values}
         return [name for name in DEVICES if name in supported_names]
 
     def get_boot_device(self, target: Target) -> dict[str, object]:
@@ -150,10 +147,7 @@ class RedfishManagement(Redfish, BmcClock, BmcEvents, BmcPassword, SecureBootKey
     def inject_nmi(self, target: Target) -> None:
         with client.turn(target, self.bmcs) as bmc:
             system = bmc.system(fresh=False)
-            allowed_resets = {
-                reset_value.value: reset_value
-                for reset_value in system.get_allowed_reset_system_values()
-            }
+            allowed_resets = by_word(system.get_allowed_reset_system_values())
             if "Nmi" not in allowed_resets:
                 raise NotSupported(f"the BMC of node {target.uuid} cannot inject an NMI")
             target.before_order()
@@ -170,11 +164,8 @@ class RedfishManagement(Redfish, BmcClock, BmcEvents, BmcPassword, SecureBootKey
     def get_indicator(self, target: Target, component: str, name: str) -> str:
         with client.turn(target, self.bmcs) as bmc:
             led = _indicator(bmc, component, name).indicator_led
-        value = getattr(led, "value", led)
-        return next(
-            (led_state for led_state, redfish_state in _LEDS.items() if redfish_state == value),
-            "unknown",
-        )
+        states = {redfish_state: led_state for led_state, redfish_state in _LEDS.items()}
+        return states.get(word(led), "unknown")
 
     def set_indicator(self, target: Target, component: str, name: str, state: str) -> None:
         if state not in _LEDS:
@@ -192,8 +183,8 @@ class RedfishManagement(Redfish, BmcClock, BmcEvents, BmcPassword, SecureBootKey
     def virtual_media(self, target: Target) -> list[dict[str, Any]]:
         with client.turn(target, self.bmcs) as bmc:
             drives = [
-                (virtual_drives.media_types(drive), virtual_drives.Report.of(drive.json))
-                for drive in virtual_drives.listed(bmc)
+                (virtual_drives.media_types(drive.json), virtual_drives.Report.of(drive.json))
+                for drive in virtual_drives.listed(bmc).usable
             ]
         return [
             {"media_types": types, "inserted": bool(report.inserted), "image": report.image or ""}

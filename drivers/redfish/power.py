@@ -10,7 +10,7 @@ from drivers.core.target import Target
 from drivers.redfish.interface import Redfish
 from drivers.redfish.sweep import open_reader
 from drivers.redfish.transport import client
-from drivers.redfish.transport.conversions import ironic_power_state, text
+from drivers.redfish.transport.conversions import by_word, ironic_power_state, text
 
 if TYPE_CHECKING:
     from sushy.exceptions import HTTPError
@@ -58,10 +58,7 @@ class RedfishPower(Redfish, Power):
     def order(self, target: Target, state: str) -> None:
         with client.turn(target, self.bmcs) as bmc:
             system = bmc.system(fresh=False)
-            allowed_resets = {
-                reset_type.value: reset_type
-                for reset_type in system.get_allowed_reset_system_values()
-            }
+            allowed_resets = by_word(system.get_allowed_reset_system_values())
             names = [name for name in RESETS[state] if name in allowed_resets]
             if not names:
                 raise NotSupported(

@@ -6,7 +6,7 @@ from drivers.core.steps import Done, Outcome, step
 from drivers.core.target import Target
 from drivers.redfish.changes.restart import through_restart
 from drivers.redfish.transport import client
-from drivers.redfish.transport.conversions import word
+from drivers.redfish.transport.conversions import by_word, word
 
 #: Values of SecureBootMode with keys, and without.
 _ENROLLED, _SETUP = frozenset({"UserMode", "DeployedMode"}), frozenset({"SetupMode"})
@@ -42,15 +42,13 @@ class SecureBootKeys:
                     raise
             if previous_mode not in modes and self._mode(target) in modes:
                 return Done()
-        return through_restart(target, lambda: None, lambda: self._mode(target) in modes)
+        return through_restart(target, lambda: self._mode(target) in modes)
 
     def _order(self, target: Target, kind: str) -> None:
         """Raises NotSupported: the BMC lacks this kind of reset."""
         with client.turn(target, self.bmcs) as bmc:
             resource = bmc.secure_boot()
-            allowed_resets = {
-                value.value: value for value in resource.get_allowed_reset_keys_values()
-            }
+            allowed_resets = by_word(resource.get_allowed_reset_keys_values())
             if kind not in allowed_resets:
                 raise NotSupported(
                     f"{resource.path}: ResetKeys does not offer {kind},"

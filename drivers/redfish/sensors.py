@@ -14,7 +14,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from drivers.core.errors import NotSupported
-from drivers.redfish.transport.conversions import entry, is_present, text
+from drivers.redfish.transport.conversions import (
+    elements,
+    entry,
+    is_present,
+    link_path,
+    link_paths,
+    text,
+)
 from drivers.redfish.transport.documents import Document, Documents
 from drivers.redfish.transport.session import Session
 
@@ -120,7 +127,7 @@ class _Search:
 
     def of_system(self, system: object) -> Search:
         found_sources = []
-        for path in _paths(entry(entry(system, "Links"), "Chassis"))[:_MOST_CHASSIS]:
+        for path in link_paths(system, "Links", "Chassis")[:_MOST_CHASSIS]:
             chassis = yield from self._read(path)
             if chassis is not None and is_present(chassis):
                 found_sources += yield from self._of_chassis(chassis)
@@ -138,20 +145,20 @@ class _Search:
         """Search the Thermal and Power resources."""
         found_sources = []
         for name, lists in _LISTS.items():
-            document = yield from self._read(_path(chassis, name))
+            document = yield from self._read(link_path(chassis, name))
             if document is not None:
-                source = Source(_path(chassis, name) or "", partial(_of_lists, lists))
+                source = Source(link_path(chassis, name) or "", partial(_of_lists, lists))
                 found_sources.append((source, document))
         return found_sources
 
     def _of_collection(self, chassis: Document) -> Search:
         """Search the collection of sensors."""
-        path = _path(chassis, "Sensors")
+        path = link_path(chassis, "Sensors")
         if path is None:
             return []
         if self._expands:
             whole = yield from self._read(f"{path}{_EXPANDED}")
-            if any(entry(member, "ReadingType") for member in _list(entry(whole, "Members"))):
+            if any(entry(member, "ReadingType") for member in elements(whole, "Members")):
                 assert whole is not None
                 return [(Source(f"{path}{_EXPANDED}", _of_members), whole)]
         members = yield from self._members(chassis, "Sensors")
@@ -160,16 +167,16 @@ class _Search:
     def _of_subsystems(self, chassis: Document) -> Search:
         """Search ThermalSubsystem, PowerSubsystem and EnvironmentMetrics."""
         found_sources: list[tuple[Source, Document]] = []
-        thermal = yield from self._read(_path(chassis, "ThermalSubsystem"))
-        metrics = yield from self._read(_path(thermal, "ThermalMetrics"))
+        thermal = yield from self._read(link_path(chassis, "ThermalSubsystem"))
+        metrics = yield from self._read(link_path(thermal, "ThermalMetrics"))
         _add(found_sources, metrics, _of_thermal_metrics)
         for fan in (yield from self._members(thermal, "Fans")):
             _add(found_sources, fan, _of_fan)
-        power = yield from self._read(_path(chassis, "PowerSubsystem"))
+        power = yield from self._read(link_path(chassis, "PowerSubsystem"))
         for supply in (yield from self._members(power, "PowerSupplies")):
-            metrics = yield from self._read(_path(supply, "Metrics"))
+            metrics = yield from self._read(link_path(supply, "Metrics"))
             _add(found_sources, metrics, partial(_of_power_supply, text(supply.get("Name"))))
-        environment = yield from self._read(_path(chassis, "EnvironmentMetrics"))
+        environment = yield from self._read(link_path(chassis, "EnvironmentMetrics"))
         _add(found_sources, environment, _of_environment)
         return found_sources
 
@@ -181,9 +188,9 @@ class _Search:
 
     def _members(self, owner: object, name: str) -> _Documents:
         """Read the members of a collection, without absent ones."""
-        collection = yield from self._read(_path(owner, name))
+        collection = yield from self._read(link_path(owner, name))
         members: list[Document] = []
-        for path in _paths(entry(collection, "Members")):
+        for path in link_paths(collection, "Members"):
             member = yield from self._read(path)
             if member is not None and is_present(member):
                 members.append({**member, "@odata.id": path})
@@ -195,8 +202,8 @@ def _add(
     document: Document | None,
     parse: Callable[[Document], Iterator[Reading]],
 ) -> None:
-    path = entry(document, "@odata.id")
-    if document is not None and isinstance(path, str):
+    path = link_path(document)
+    if document is not None and path is not None:
         found_sources.append((Source(path, parse), document))
 
 
@@ -205,7 +212,7 @@ def _of_lists(
 ) -> Iterator[Reading]:
     """Read the lists of sensors in a Thermal or Power resource."""
     for list_name, kind, key, unit in lists:
-        for sensor in _list(entry(document, list_name)):
+        for sensor in elements(document, list_name):
             label = text(entry(sensor, "Name")) or text(entry(sensor, "FanName"))
             if label and is_present(sensor):
                 own_unit = _word(_UNITS, entry(sensor, "ReadingUnits"))
@@ -213,7 +220,7 @@ def _of_lists(
 
 
 def _of_members(collection: Document) -> Iterator[Reading]:
-    for sensor in _list(entry(collection, "Members")):
+    for sensor in elements(collection, "Members"):
         if is_present(sensor):
             yield from _of_sensor(sensor)
 
@@ -229,7 +236,7 @@ def _of_sensor(sensor: Document) -> Iterator[Reading]:
 
 
 def _of_thermal_metrics(metrics: Document) -> Iterator[Reading]:
-    for number, sensor in enumerate(_list(entry(metrics, "TemperatureReadingsCelsius"))):
+    for number, sensor in enumerate(elements(metrics, "TemperatureReadingsCelsius")):
         label = text(entry(sensor, "DeviceName")) or f"Temperature {number}"
         yield _reading(label, "temperature", entry(sensor, "Reading"), "°C", sensor)
 
@@ -247,14 +254,14 @@ def _of_fan(fan: Document) -> Iterator[Reading]:
 
 def _of_power_supply(name: str | None, metrics: Document) -> Iterator[Reading]:
     label = name or text(entry(metrics, "Name"))
-    output = entry(entry(metrics, "OutputPowerWatts"), "Reading")
+    output = entry(metrics, "OutputPowerWatts", "Reading")
     if label and output is not None:
         yield _reading(label, "power", output, "W", metrics)
 
 
 def _of_environment(metrics: Document) -> Iterator[Reading]:
     for key, (label, kind, unit) in _ENVIRONMENT.items():
-        value = entry(entry(metrics, key), "Reading")
+        value = entry(metrics, key, "Reading")
         if value is not None:
             yield _reading(label, kind, value, unit, metrics)
 
@@ -265,24 +272,8 @@ def _reading(label: str, kind: str, value: object, unit: str, owner: object) -> 
         "kind": kind,
         "reading": _number(value),
         "unit": unit,
-        "health": _word(_HEALTH, entry(entry(owner, "Status"), "Health")) or "unknown",
+        "health": _word(_HEALTH, entry(owner, "Status", "Health")) or "unknown",
     }
-
-
-def _path(owner: object, name: str) -> str | None:
-    """Return the path of a part; None if the owner lacks it."""
-    path = entry(entry(owner, name), "@odata.id")
-    return path if isinstance(path, str) and path else None
-
-
-def _paths(links: object) -> list[str]:
-    """Return the paths in a list of links."""
-    paths = [entry(link, "@odata.id") for link in _list(links)]
-    return [path for path in paths if isinstance(path, str) and path]
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _word(vocabulary: Mapping[str, str], value: object) -> str | None:

@@ -10,7 +10,7 @@ from drivers.core.errors import BadArgument, NotFound, NotSupported
 from drivers.redfish.changes.orders import Order, Request
 from drivers.redfish.transport import navigation
 from drivers.redfish.transport.client import Connection
-from drivers.redfish.transport.conversions import entry, text
+from drivers.redfish.transport.conversions import entry, link_paths, text
 
 if TYPE_CHECKING:
     from sushy.resources.system.network.adapter import NetworkAdapter
@@ -88,7 +88,7 @@ class Update(Order):
         """
         service = bmc.open().get_update_service()
         service.refresh(force=True)
-        action = entry(entry(service.json, "Actions"), "#UpdateService.SimpleUpdate")
+        action = entry(service.json, "Actions", "#UpdateService.SimpleUpdate")
         path = text(entry(action, "target"), 2000)
         if path is None or not path.startswith("/"):
             raise NotSupported(
@@ -214,7 +214,7 @@ def _matches(
     related_items = [
         inventory_item
         for inventory_item in updateable
-        if resources.intersection(navigation.links(inventory_item, "RelatedItem"))
+        if resources.intersection(link_paths(inventory_item.json, "RelatedItem"))
     ]
     named_items = [
         inventory_item for inventory_item in updateable if _is_named(inventory_item, names)
@@ -275,12 +275,12 @@ def _chosen(choice: str, system: "System", entries: Collection["SoftwareInventor
 
 
 def _links_to(item: "SoftwareInventory", path: str | None) -> bool:
-    return path in navigation.links(item, "RelatedItem")
+    return path in link_paths(item.json, "RelatedItem")
 
 
 def _is_of_system(item: "SoftwareInventory", system: "System") -> bool:
     """Whether an entry belongs to a system: it links to it or its parts, or has its Id."""
-    links = navigation.links(item, "RelatedItem")
+    links = link_paths(item.json, "RelatedItem")
     system_path = str(system.path).rstrip("/")
     folder = system_path.rpartition("/")[0] + "/"
     of_systems = [link for link in links if link.startswith(folder)]

@@ -12,7 +12,16 @@ from typing import Any
 from drivers.core.errors import HardwareError, NotSupported, Refused, Unexpected
 from drivers.redfish.transport import navigation
 from drivers.redfish.transport.client import Connection
-from drivers.redfish.transport.conversions import entry, is_present, link_paths, number, text
+from drivers.redfish.transport.conversions import (
+    elements,
+    entry,
+    is_present,
+    last_part,
+    link_path,
+    link_paths,
+    number,
+    text,
+)
 
 #: VolumeType, which volumes have before schema 1.3.1 in place of RAIDType -> RAIDType, where there
 #: is only one. RawDevice: no RAID.
@@ -107,9 +116,9 @@ def read(bmc: Connection) -> Storage:
     controllers, unreadable = [], dict[str, str]()
     for member in _members(bmc, path):
         document = _resource(bmc, member, unreadable)
-        volumes_path = entry(entry(document, "Volumes"), "@odata.id")
+        volumes_path = link_path(document, "Volumes")
         if document is not None and "Volumes" in document:
-            if not isinstance(volumes_path, str):
+            if volumes_path is None:
                 unreadable[member] = "Volumes is no link"
                 continue
             controller = _controller(bmc, member, document, volumes_path, unreadable)
@@ -133,10 +142,10 @@ def _controller(
     except HardwareError as error:
         unreadable[volumes_path] = str(error)
         return None
-    links = entry(document, "Drives")
     lost_documents: dict[str, str] = {}  # a missing drive keeps its path in the volumes
     documents = {
-        drive_path: _document(bmc, drive_path, lost_documents) for drive_path in link_paths(links)
+        drive_path: _document(bmc, drive_path, lost_documents)
+        for drive_path in link_paths(document, "Drives")
     }
     drives = {drive_path: facts for drive_path, facts in documents.items() if facts is not None}
     volumes, other_paths = [], set()
@@ -150,11 +159,9 @@ def _controller(
             other_paths.add(member)
         else:
             volumes.append(_volume(member, volume, raid, drive_paths))
-    support = entry(collection, "@Redfish.OperationApplyTimeSupport")
-    times = entry(support, "SupportedValues")
-    times = times if isinstance(times, list) else []
+    times = elements(collection, "@Redfish.OperationApplyTimeSupport", "SupportedValues")
     return Controller(
-        name=text(entry(document, "Id")) or path.rstrip("/").rpartition("/")[2],
+        name=_identity(path, document),
         volumes_path=volumes_path,
         raids=_raids(bmc, document, drives.values()),
         apply=next(
@@ -190,14 +197,9 @@ def _raids(
     bmc: Connection, document: Mapping[str, Any], drives: Iterable[Mapping[str, Any]]
 ) -> frozenset[str] | None:
     """Return the RAIDTypes of a subsystem's controllers; see `Controller.raids`."""
-    path = entry(entry(document, "Controllers"), "@odata.id")
-    inline = entry(document, "StorageControllers")
-    controllers: list[object] = inline if isinstance(inline, list) else []
-    if isinstance(path, str):
-        controllers = [
-            bmc.find(controller_path)
-            for controller_path in link_paths(entry(bmc.find(path), "Members"))
-        ]
+    controllers = elements(document, "StorageControllers")
+    if path := link_path(document, "Controllers"):
+        controllers = [bmc.find(member) for member in link_paths(bmc.find(path), "Members")]
     if not controllers:
         return frozenset()
     lists = [entry(controller, "SupportedRAIDTypes") for controller in controllers]
@@ -218,7 +220,7 @@ def _drive(path: str, document: Mapping[str, object]) -> Drive | None:
         return None
     return Drive(
         path=path,
-        name=text(entry(document, "Id")) or path.rstrip("/").rpartition("/")[2],
+        name=_identity(path, document),
         capacity=capacity,
         kind=(text(entry(document, "MediaType")) or "").lower(),
         interface=(text(entry(document, "Protocol")) or "").lower(),
@@ -226,7 +228,7 @@ def _drive(path: str, document: Mapping[str, object]) -> Drive | None:
 
 
 def _volume(path: str, document: Mapping[str, object], raid: str, drives: frozenset[str]) -> Volume:
-    identity = text(entry(document, "Id")) or path.rstrip("/").rpartition("/")[2]
+    identity = _identity(path, document)
     return Volume(
         path=path,
         id=identity,
@@ -237,15 +239,19 @@ def _volume(path: str, document: Mapping[str, object], raid: str, drives: frozen
     )
 
 
+def _identity(path: str, document: Mapping[str, object]) -> str:
+    return text(entry(document, "Id")) or last_part(path)
+
+
 def _drives_of(
     path: str, volume: Mapping[str, Any], drives: Mapping[str, Mapping[str, Any]]
 ) -> frozenset[str]:
     """Return a volume's drives. Some BMCs link volumes to them, others drives to their volumes."""
-    linked_drives = link_paths(entry(entry(volume, "Links"), "Drives"))
+    linked_drives = link_paths(volume, "Links", "Drives")
     back_links = (
         drive_path
         for drive_path, facts in drives.items()
-        if path in link_paths(entry(entry(facts, "Links"), "Volumes"))
+        if path in link_paths(facts, "Links", "Volumes")
     )
     return frozenset(linked_drives or back_links)
 

@@ -35,7 +35,7 @@ from drivers.net.connections import AsyncResponse, async_connector
 from drivers.net.networks import Reach, of_bmcs
 from drivers.redfish.inventory import BOOT_MODES
 from drivers.redfish.transport import access, bodies, client
-from drivers.redfish.transport.conversions import entry, ironic_power_state
+from drivers.redfish.transport.conversions import entry, ironic_power_state, link_path
 from drivers.redfish.transport.errors import errors_of, is_busy
 from drivers.redfish.transport.http_rules import Answer, Failure, Request, conversation, received
 from drivers.redfish.transport.messages import messages
@@ -101,7 +101,7 @@ async def _state(
                 if secure_boot:
                     await _report_secure_boot(http, connection, document, target)
         target.report(health=_health(document))
-        mode = entry(entry(document, "Boot"), "BootSourceOverrideMode")
+        mode = entry(document, "Boot", "BootSourceOverrideMode")
         if mode in tuple(BOOT_MODES):
             target.report(boot_mode=BOOT_MODES[mode])
         return ironic_power_state(document.get("PowerState"))
@@ -111,7 +111,7 @@ async def _state(
 
 def _health(document: dict[str, Any]) -> str | None:
     """Return the health of a system; None if it is missing, or unknown to Ironic."""
-    health = entry(entry(document, "Status"), "Health")
+    health = entry(document, "Status", "Health")
     return health if health in HEALTHS else None
 
 
@@ -122,8 +122,8 @@ async def _report_secure_boot(
     target: Target,
 ) -> None:
     """Read and report SecureBootEnable, if the system has it."""
-    path = entry(entry(system, "SecureBoot"), "@odata.id")
-    if not isinstance(path, str):
+    path = link_path(system, "SecureBoot")
+    if path is None:
         return
     with suppress(Refused, Unexpected):
         enabled = (await read(http, connection, path)).get("SecureBootEnable")

@@ -12,7 +12,7 @@ from drivers.redfish.booting import virtual_media
 from drivers.redfish.booting.virtual_drives import MEDIA
 from drivers.redfish.interface import Redfish
 from drivers.redfish.transport import client
-from drivers.redfish.transport.conversions import entry
+from drivers.redfish.transport.conversions import entry, last_part
 
 if TYPE_CHECKING:
     from sushy.resources.eventservice.eventdestination import (
@@ -159,7 +159,7 @@ def _subscription(bmc: client.Connection, name: object) -> "EventDestination":
         raise InvalidDriverInfo(f"id: {name!r} is not the id of a subscription")
     collection = bmc.event_service().subscriptions
     for path in collection.members_identities:
-        if path.rstrip("/").rsplit("/", 1)[-1] == name:
+        if last_part(path) == name:
             return collection.get_member(path)
     raise NotFound(f"the BMC has no subscription {name!r}")
 

@@ -168,8 +168,7 @@ def _execute_step(flow: str) -> Entry:
 
 
 async def _write_image(agent: Ramdisk, params: Params) -> object:
-    args = params["step"].get("args") or {}
-    return await write_image(agent, args.get("image_info") or {}, args.get("configdrive"))
+    return await _prepare_image(agent, params["step"].get("args") or {})
 
 
 async def _prepare_image(agent: Ramdisk, params: Params) -> object:
@@ -330,17 +329,12 @@ async def _get_hardware_info(agent: Ramdisk, _params: Params) -> object:
 
 
 COMMANDS: dict[str, dict[str, Entry]] = {
-    "clean": {
-        "get_clean_steps": _get_steps("clean"),
-        "execute_clean_step": _execute_step("clean"),
-    },
-    "deploy": {
-        "get_deploy_steps": _get_steps("deploy"),
-        "execute_deploy_step": _execute_step("deploy"),
-    },
-    "service": {
-        "get_service_steps": _get_steps("service"),
-        "execute_service_step": _execute_step("service"),
+    **{
+        flow: {
+            f"get_{flow}_steps": _get_steps(flow),
+            f"execute_{flow}_step": _execute_step(flow),
+        }
+        for flow in STEPS
     },
     "standby": {
         "prepare_image": Entry(_prepare_image, background=True),

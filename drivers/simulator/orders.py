@@ -200,10 +200,6 @@ def reset_manager(power: Power, body: Body) -> Response:
     return DONE
 
 
-def create_volume(power: Power, body: Body) -> Response:
-    return volumes.create(power.machine, body)
-
-
 def update_firmware(power: Power, body: Body) -> Response:
     machine = power.machine
     url = body.get("ImageURI")
@@ -249,7 +245,7 @@ ORDERS: dict[tuple[str, str], Order] = {
         for index in range(system.DRIVES)
     },
     ("POST", f"{MANAGER}/Actions/Manager.Reset"): reset_manager,
-    ("POST", f"{STORAGE}/Volumes"): create_volume,
+    ("POST", f"{STORAGE}/Volumes"): lambda power, body: volumes.create(power.machine, body),
     ("POST", f"{ROOT}/UpdateService/Actions/UpdateService.SimpleUpdate"): update_firmware,
     ("POST", SUBSCRIPTIONS): events.subscribe,
     ("POST", events.TEST): events.submit_test,

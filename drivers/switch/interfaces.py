@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from drivers.core.errors import InvalidDriverInfo
-from drivers.core.interface_kinds import Network
+from drivers.core.kinds.agent_networks import AgentNetworks
 from drivers.core.steps import Done, Outcome
 from drivers.core.switching import VlanNetwork
 from drivers.core.target import Nic, NicGroup, Target
@@ -19,25 +19,20 @@ from drivers.switch import port_modes, wiring
 from drivers.switch.port_modes import DISCONNECTED, PortMode
 from drivers.switch.wiring import GROUP
 
-#: Purpose of a network -> setting, and key of driver_info, with its name or UUID.
-NETWORKS: Mapping[str, str] = {purpose: f"{purpose}_network" for purpose in AGENT_VIFS}
 #: Key of `properties` of a port group: number of its LAG at the switch.
 LAG = "switch_lag"
 _LACP = ("802.3ad", "4")
 _HIGHEST_LAG = 4096
 
 
-class Switch(Network):
+class Switch(AgentNetworks):
     """The service configures the switch ports of machines, over SSH."""
 
     name = "switch"
     opt_in = True  # it needs switches, networks, the settings [switch], and netmiko
     remote_vifs = True
     needs_links = True
-    properties = {
-        setting: f"Name or UUID of the network for {purpose}"
-        for purpose, setting in NETWORKS.items()
-    }
+    group = GROUP
 
     def validate(self, target: Target) -> None:
         if target.disable_power_off:
@@ -57,47 +52,52 @@ class Switch(Network):
                 " let an inspection find them by LLDP"
             )
         for purpose in ("cleaning", "provisioning"):
-            _network_of(target, purpose)
+            self._agent_network(target, purpose)
         _modes_of_tenant(target)
 
     def validate_rescue(self, target: Target) -> None:
-        _network_of(target, "rescuing")
+        self._agent_network(target, "rescuing")
 
     # networks of the agent
 
-    def add_cleaning_network(self, target: Target) -> Outcome:
-        return _join(target, "cleaning")
+    def join(self, target: Target, purpose: str) -> Outcome:
+        network = self._agent_network(target, purpose)
+        nics = _agent_nics(target)
+        if not nics:
+            raise InvalidDriverInfo(
+                "the node has no port with pxe_enabled and local_link_connection that could be in"
+                f" the network for {purpose}"
+            )
+        modes = dict.fromkeys((nic.uuid for nic in nics), port_modes.of_network(network))
+        networks = dict.fromkeys(modes, network.name)
+        summaries = wiring.order(target, _of_all(target, modes), networks)
+        for nic in target.nics:
+            key = AGENT_VIFS[purpose]
+            joined = {key: network.uuid} if nic.uuid in modes else {}
+            target.report(
+                port_internal_info={nic.uuid: {**dict.fromkeys(AGENT_VIFS.values()), **joined}}
+            )
+        return Done({"ports": summaries})
 
-    def remove_cleaning_network(self, target: Target) -> Outcome:
+    def leave(self, target: Target, purpose: str) -> Outcome:
         return _disconnect(target)
 
-    def add_provisioning_network(self, target: Target) -> Outcome:
-        return _join(target, "provisioning")
+    def _agent_network(self, target: Target, purpose: str) -> VlanNetwork:
+        """
+        Return the network for a purpose.
 
-    def remove_provisioning_network(self, target: Target) -> Outcome:
-        return _disconnect(target)
-
-    def add_servicing_network(self, target: Target) -> Outcome:
-        return _join(target, "servicing")
-
-    def remove_servicing_network(self, target: Target) -> Outcome:
-        return _disconnect(target)
-
-    def add_rescuing_network(self, target: Target) -> Outcome:
-        return _join(target, "rescuing")
-
-    def remove_rescuing_network(self, target: Target) -> Outcome:
-        return _disconnect(target)
-
-    def add_inspection_network(self, target: Target) -> Outcome:
-        if not _setting(target, "inspection"):
-            return Done({"networks": "unchanged: no [switch]inspection_network is set"})
-        return _join(target, "inspection")
-
-    def remove_inspection_network(self, target: Target) -> Outcome:
-        if not _setting(target, "inspection"):
-            return Done()
-        return _disconnect(target)
+        Raises InvalidDriverInfo: none is named, it does not exist, or tenants may use it.
+        """
+        ident, source = self.network_for(target, purpose)
+        network = target.switched_networks.network(ident)
+        if network is None:
+            raise InvalidDriverInfo(f"{source}: {_unknown(ident)}")
+        if network.is_for_tenants:
+            raise InvalidDriverInfo(
+                f"{source}: network {network.name} is one of tenants (owner or public is set), and"
+                " no agent may run beside them"
+            )
+        return network
 
     # VIFs of the tenant: networks
 
@@ -170,27 +170,6 @@ class Switch(Network):
                 if network := nic.internal_info[wiring.ORDERED].get("network"):
                     networks[nic.uuid] = network
         return wiring.order(target, modes, networks)
-
-
-def _join(target: Target, purpose: str) -> Outcome:
-    """Connect the machine to the network of its agent, and to no other one."""
-    network = _network_of(target, purpose)
-    nics = _agent_nics(target)
-    if not nics:
-        raise InvalidDriverInfo(
-            "the node has no port with pxe_enabled and local_link_connection that could be in the"
-            f" network for {purpose}"
-        )
-    modes = dict.fromkeys((nic.uuid for nic in nics), port_modes.of_network(network))
-    networks = dict.fromkeys(modes, network.name)
-    summaries = wiring.order(target, _of_all(target, modes), networks)
-    for nic in target.nics:
-        key = AGENT_VIFS[purpose]
-        joined = {key: network.uuid} if nic.uuid in modes else {}
-        target.report(
-            port_internal_info={nic.uuid: {**dict.fromkeys(AGENT_VIFS.values()), **joined}}
-        )
-    return Done({"ports": summaries})
 
 
 def _disconnect(target: Target) -> Outcome:
@@ -292,30 +271,6 @@ def _lag(target: Target, group: NicGroup, members: Sequence[Nic]) -> int | None:
     return number
 
 
-def _network_of(target: Target, purpose: str) -> VlanNetwork:
-    """
-    Return the network for a purpose.
-
-    Raises InvalidDriverInfo: none is named, it does not exist, or tenants may use it.
-    """
-    setting, ident = NETWORKS[purpose], _setting(target, purpose)
-    source = f"driver_info/{setting}" if setting in target.driver_info else f"[switch]{setting}"
-    if not ident:
-        raise InvalidDriverInfo(
-            f"network_interface switch needs the setting [switch]{setting}, or"
-            f" driver_info/{setting} of the node"
-        )
-    network = target.switched_networks.network(ident)
-    if network is None:
-        raise InvalidDriverInfo(f"{source}: {_unknown(ident)}")
-    if network.is_for_tenants:
-        raise InvalidDriverInfo(
-            f"{source}: network {network.name} is one of tenants (owner or public is set), and no"
-            " agent may run beside them"
-        )
-    return network
-
-
 def _of_tenant(target: Target, ident: str) -> VlanNetwork:
     """Return the network of a VIF. Raises InvalidDriverInfo: tenants have no such network."""
     network = target.switched_networks.network(ident)
@@ -326,10 +281,6 @@ def _of_tenant(target: Target, ident: str) -> VlanNetwork:
             f"network {network.name} is none of tenants: neither owner nor public is set"
         )
     return network
-
-
-def _setting(target: Target, purpose: str) -> str:
-    return str(target.option(GROUP, NETWORKS[purpose]) or "")
 
 
 def _unknown(ident: str) -> str:

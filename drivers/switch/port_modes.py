@@ -7,9 +7,6 @@ from typing import Any
 
 from drivers.core.switching import VlanNetwork
 
-#: VLANs of IEEE 802.1Q that a port may carry.
-LOWEST_VLAN, HIGHEST_VLAN = 1, 4094
-
 
 @dataclass(frozen=True, slots=True)
 class PortMode:

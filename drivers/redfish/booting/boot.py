@@ -5,7 +5,6 @@ Redfish: boot from an image URL: interfaces `redfish-virtual-media` and `redfish
 it, an image is made for the node from `deploy_kernel` and `deploy_ramdisk`.
 """
 
-from drivers.agent import image
 from drivers.boot import command_line, fetchable, iso, media, network_data, ramdisks
 from drivers.core import capabilities
 from drivers.core.interface_kinds import Boot
@@ -85,7 +84,9 @@ class RedfishImage(Boot):
     def _boot_ramdisk(self, target: Target) -> Outcome:
         url, token = ramdisks.iso(target), None
         if url is None:
-            url, token = media.of_agent(target, ramdisks.of_agent(target), image.boot_mode(target))
+            url, token = media.of_agent(
+                target, ramdisks.of_agent(target), capabilities.boot_mode(target)
+            )
         fetchable.check(target, url)
         outcome = self.set_image(target, url, persistent=False)
         if token or target.agent.pregenerated:
@@ -94,7 +95,7 @@ class RedfishImage(Boot):
 
     def _boot_instance_image(self, target: Target) -> Outcome:
         iso_url = target.instance_info.get("boot_iso")
-        url = str(iso_url) if iso_url else media.of_instance(target, image.boot_mode(target))
+        url = str(iso_url) if iso_url else media.of_instance(target, capabilities.boot_mode(target))
         fetchable.check(target, url)
         return self.set_image(target, url, persistent=True)
 

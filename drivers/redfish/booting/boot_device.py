@@ -15,7 +15,6 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from drivers.core.errors import (
     Busy,
@@ -32,7 +31,7 @@ from drivers.redfish.booting import quirks
 from drivers.redfish.booting.quirks import Difference
 from drivers.redfish.transport import navigation
 from drivers.redfish.transport.client import Connection
-from drivers.redfish.transport.conversions import entry, text
+from drivers.redfish.transport.conversions import entry, link_path, text
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +102,8 @@ def choose(
 
 def remembered(target: Target) -> str | None:
     """Return the stored boot device, which is set again before each start, if there is one."""
-    return _facts(target).get(DEVICE)
+    device: str | None = target.internal_fact(DEVICE)
+    return device
 
 
 def restore(target: Target, bmc: Connection) -> None:
@@ -112,7 +112,7 @@ def restore(target: Target, bmc: Connection) -> None:
     if device is None:
         return
     try:
-        _order(target, bmc, device, "Once", _facts(target).get(URL))
+        _order(target, bmc, device, "Once", target.internal_fact(URL))
     except (Refused, NotSupported, Unexpected) as error:
         logger.warning("node %s: boot device %s is not restored: %s", target.uuid, device, error)
 
@@ -125,9 +125,7 @@ def order_mode(target: Target, bmc: Connection, mode: str) -> None:
     Raises HardwareError: the BMC refuses it.
     """
     system = bmc.system(fresh=True)
-    allowed_modes = entry(
-        entry(system.json, "Boot"), "BootSourceOverrideMode@Redfish.AllowableValues"
-    )
+    allowed_modes = entry(system.json, "Boot", "BootSourceOverrideMode@Redfish.AllowableValues")
     if isinstance(allowed_modes, list) and mode not in allowed_modes:
         raise NotSupported(f"BMC {bmc.access.address} lists no boot mode {mode}")
     current_override = reported(bmc)
@@ -257,8 +255,8 @@ def _look(bmc: Connection, order: Override, looks: int) -> Override:
 def _pending(bmc: Connection) -> Override | None:
     """Read the boot settings of the next start (AMI, iDRAC 10), if the BMC has such settings."""
     system = bmc.system(fresh=False)
-    path = entry(entry(entry(system.json, "@Redfish.Settings"), "SettingsObject"), "@odata.id")
-    if not isinstance(path, str):
+    path = link_path(system.json, "@Redfish.Settings", "SettingsObject")
+    if path is None:
         return None
     boot = entry(bmc.find(path), "Boot")
     return _override(boot) if boot else None
@@ -296,12 +294,6 @@ def _same(source: str | None) -> set[str | None]:
     return next((set(names) for names in _EQUAL if source in names), {source})
 
 
-def _facts(target: Target) -> dict[str, Any]:
-    """Return driver_internal_info with the reports of this step applied."""
-    return {**target.driver_internal_info, **target.reports.get("driver_internal_info", {})}
-
-
 def _remember(target: Target, device: str | None, url: str | None) -> None:
-    boot_facts = _facts(target)
-    if (boot_facts.get(DEVICE), boot_facts.get(URL)) != (device, url):
+    if (remembered(target), target.internal_fact(URL)) != (device, url):
         target.report(driver_internal_info={DEVICE: device, URL: url})

@@ -93,9 +93,9 @@ def _manager(bmc: Connection) -> "Manager | None":
 
 
 def _action(manager: "Manager") -> str | None:
-    actions = entry(entry(manager.json, "Actions"), "Oem")
+    actions = entry(manager.json, "Actions", "Oem")
     names = (_ACTION, "#OemManager.ImportSystemConfiguration")
-    paths = (text(entry(entry(actions, name), "target"), max_length=2048) for name in names)
+    paths = (text(entry(actions, name, "target"), max_length=2048) for name in names)
     return next(filter(None, paths), None)
 
 

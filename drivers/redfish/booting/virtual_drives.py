@@ -3,11 +3,11 @@ Redfish: drives for virtual media: their reports, and orders to one of them.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from drivers.core.errors import LoginRefused, NotSupported, Refused, Unconfirmed, Unexpected
@@ -17,7 +17,7 @@ from drivers.redfish.booting.quirks import Difference
 from drivers.redfish.changes.order_answers import Answer, Result, answer_of
 from drivers.redfish.transport import navigation
 from drivers.redfish.transport.client import Connection, Reply
-from drivers.redfish.transport.conversions import entry, text
+from drivers.redfish.transport.conversions import elements, entry, is_present, text
 
 if TYPE_CHECKING:
     from sushy.resources.manager.virtual_media import VirtualMedia
@@ -80,15 +80,24 @@ class Report:
         return self != previous or (self.image is not None and looks >= STALE_LOOKS)
 
 
-def listed(bmc: Connection) -> list["VirtualMedia"]:
+@dataclass(frozen=True, slots=True)
+class Drives:
+    """Virtual drives of a BMC, as resources of sushy."""
+
+    usable: list["VirtualMedia"]
+    #: Documents of drives that present a medium, and are malformed otherwise: they take no orders.
+    stuck: list[Mapping[str, Any]]
+
+
+def listed(bmc: Connection) -> Drives:
     """
-    Read all virtual drives, as resources of sushy: the system's, else its managers'.
+    Read all virtual drives: the system's, else its managers'.
 
     Raises NotSupported: the BMC has no virtual media.
     Raises Unexpected: a list of them cannot be read; it may have a drive with a medium.
     """
     system = bmc.system(fresh=False)
-    drives: list[object] = []
+    drives = Drives([], [])
     collections = {}  # path -> whether it was read
     for owner in chain([system], navigation.managers(bmc, system)):
         path = navigation.link(owner, "virtual_media")
@@ -98,12 +107,16 @@ def listed(bmc: Connection) -> list["VirtualMedia"]:
         with suppress(NotSupported), bmc.skip_unreadable(path):
             collection = navigation.part(owner, "virtual_media")
             collections[path] = isinstance(entry(collection.json, "Members"), list)
-            drives += navigation.readable(bmc, collection.members_identities, collection.get_member)
-        if owner is system and drives:
+            paths = collection.members_identities
+            usable_drives = list(navigation.readable(bmc, paths, collection.get_member))
+            drives.usable.extend(usable_drives)
+            omitted_paths = {*paths} - {drive.path for drive in usable_drives}
+            drives.stuck.extend(_with_medium(bmc, sorted(omitted_paths)))
+        if owner is system and drives.usable:
             break
     if not collections:
         raise NotSupported(f"BMC {bmc.access.address} has no virtual media")
-    if not drives and not all(collections.values()):
+    if not drives.usable and not all(collections.values()):
         unread_collections = ", ".join(
             path for path, was_read in collections.items() if not was_read
         )
@@ -113,18 +126,31 @@ def listed(bmc: Connection) -> list["VirtualMedia"]:
     return drives
 
 
-def media_types(drive: "VirtualMedia") -> list[str]:
+def _with_medium(bmc: Connection, paths: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    """Read the documents of drives that present a medium, as far as they can be read."""
+    for path in paths:
+        document = bmc.find(path)
+        if document is not None and is_present(document) and not Report.of(document).is_empty:
+            yield {**document, "@odata.id": path}
+
+
+def media_types(document: object) -> list[str]:
     """Return the MediaTypes of a drive; empty if the BMC reports none."""
-    types = entry(drive.json, "MediaTypes")
-    return [name for name in map(text, types) if name] if isinstance(types, list) else []
+    return [name for name in map(text, elements(document, "MediaTypes")) if name]
 
 
-def of_types(bmc: Connection, device_types: Collection[str]) -> list["VirtualMedia"]:
+def of_types(bmc: Connection, device_types: Collection[str]) -> Drives:
     """Read the drives of these types; a drive without MediaTypes counts as a CD."""
     types = {name for kind in device_types for name in MEDIA[kind]}
-    return [
-        drive for drive in listed(bmc) if types.intersection(media_types(drive) or MEDIA["cdrom"])
-    ]
+
+    def is_of_types(document: object) -> bool:
+        return not types.isdisjoint(media_types(document) or MEDIA["cdrom"])
+
+    drives = listed(bmc)
+    return Drives(
+        [drive for drive in drives.usable if is_of_types(drive.json)],
+        [document for document in drives.stuck if is_of_types(document)],
+    )
 
 
 def candidates(bmc: Connection, device_type: str) -> list["VirtualMedia"]:
@@ -133,7 +159,7 @@ def candidates(bmc: Connection, device_type: str) -> list["VirtualMedia"]:
     preferred = MEDIA[device_type][0]
 
     def rank(drive: "VirtualMedia") -> tuple[bool, ...]:
-        types = media_types(drive)
+        types = media_types(drive.json)
         return (
             wants_first and entry(drive.json, "Id") != "1",
             _action(drive, "InsertMedia") is None,
@@ -141,7 +167,7 @@ def candidates(bmc: Connection, device_type: str) -> list["VirtualMedia"]:
             preferred not in types,
         )
 
-    return sorted(of_types(bmc, {device_type}), key=rank)
+    return sorted(of_types(bmc, {device_type}).usable, key=rank)
 
 
 def order_insertion(bmc: Connection, drive: "VirtualMedia", url: str) -> Answer:
@@ -210,7 +236,7 @@ def order_ejection(target: Target, bmc: Connection, drive: "VirtualMedia") -> st
 
 def _action(drive: "VirtualMedia", name: str) -> str | None:
     """Return the path of an action of a drive, if it has the action."""
-    action = entry(entry(drive.json, "Actions"), f"#VirtualMedia.{name}")
+    action = entry(drive.json, "Actions", f"#VirtualMedia.{name}")
     return text(entry(action, "target"), max_length=2048)
 
 

@@ -34,6 +34,7 @@ from drivers.redfish.changes.order_answers import Answer, Result
 from drivers.redfish.changes.tasks import End
 from drivers.redfish.transport import client
 from drivers.redfish.transport.client import Connection
+from drivers.redfish.transport.conversions import last_part
 
 if TYPE_CHECKING:
     from sushy.resources.manager.virtual_media import VirtualMedia
@@ -99,7 +100,7 @@ def insert(target: Target, bmcs: Bmcs, device_type: str, url: str) -> Outcome:
                 return Done()
             progress, pause = transition
             if pause:
-                waits_for = f"virtual medium {_name(progress.drive)}"
+                waits_for = f"virtual medium {last_part(progress.drive)}"
                 return Wait({**asdict(progress), AWAITED: waits_for}, poll_after=pause)
 
 
@@ -124,23 +125,25 @@ def eject(
     with client.turn(target, bmcs) as bmc:
         drives = virtual_drives.of_types(bmc, device_types)
         if looks % EJECT_LOOKS == 0:
-            used_paths = set() if looks else set(_facts(target).get(USED) or ())
-            for drive in drives:
+            used_paths = set() if looks else set(target.internal_fact(USED) or ())
+            for drive in drives.usable:
                 if drive.path in used_paths or not Report.of(drive.json).is_empty:
                     refusals[drive.path] = virtual_drives.order_ejection(target, bmc, drive)
-            drives = [virtual_drives.read_again(drive) for drive in drives]
-        stays = [drive for drive in drives if not Report.of(drive.json).is_empty]
-    if not stays:
+            for drive in drives.usable:
+                virtual_drives.read_again(drive)
+        stays = [drive.path for drive in drives.usable if not Report.of(drive.json).is_empty]
+    stuck = [str(document["@odata.id"]) for document in drives.stuck]
+    if not stays and not stuck:
         _note_used(target, ())
         return Done()
     if looks * interval < (patience if required else IMPATIENCE):
         progress = {"looks": looks + 1, "refusals": refusals}
-        waits_for = f"the ejection of {_name(stays[0].path)}"
+        waits_for = f"the ejection of {last_part([*stays, *stuck][0])}"
         return Wait({**progress, AWAITED: waits_for}, poll_after=interval)
-    reasons = (
-        f"{_name(drive.path)} (ordered to eject it{_colon(refusals.get(drive.path))})"
-        for drive in stays
-    )
+    reasons = [
+        *(f"{last_part(path)} (ordered to eject it{_colon(refusals.get(path))})" for path in stays),
+        *(f"{last_part(path)} (not ordered: its document is malformed)" for path in stuck),
+    ]
     message = f"BMC {bmc.access.address} still presents a virtual medium in {', '.join(reasons)}"
     if required:
         raise Refused(message)
@@ -278,7 +281,7 @@ def _next(
             path: progress.failed[path] for path in progress.failed if path not in progress.slow
         }
         return Insertion(drive=progress.slow[0], failed=failed, second_round=True)
-    reasons = "; ".join(f"{_name(path)}: {progress.failed[path]}" for path in drives)
+    reasons = "; ".join(f"{last_part(path)}: {progress.failed[path]}" for path in drives)
     raise WithoutEffect(
         f"no virtual medium of BMC {bmc.access.address} has {_redacted(url)}: {reasons}"
     )
@@ -286,15 +289,10 @@ def _next(
 
 def _note_used(target: Target, paths: tuple[str, ...]) -> None:
     """Record the drives that may have an image of this service."""
-    used_paths = _facts(target).get(USED) or []
+    used_paths = target.internal_fact(USED) or []
     recorded_paths = sorted({*used_paths, *paths}) if paths else None
     if (recorded_paths or []) != used_paths:
         target.report(driver_internal_info={USED: recorded_paths})
-
-
-def _facts(target: Target) -> dict[str, Any]:
-    """Return driver_internal_info with the reports of this step applied."""
-    return {**target.driver_internal_info, **target.reports.get("driver_internal_info", {})}
 
 
 def _said(report: Report) -> str:
@@ -307,10 +305,6 @@ def _redacted(url: str | None) -> str:
     """Return a URL for messages: without the secret name of a node's image, user and query."""
     split = urlsplit(url or "")
     return f"{split.scheme}://{split.netloc.rpartition('@')[2]}/...{split.path[-9:]}"
-
-
-def _name(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
 
 
 def _colon(reason: str | None) -> str:

@@ -337,7 +337,7 @@ def _new_task(bmc: Connection, record: Record, *, is_sure: bool = False) -> str 
     new_paths = [path for path in task_paths if path not in record["tasks"]][:_MOST_NEW]
     documents = {path: bmc.find(path) for path in new_paths}
     own_paths = [path for path in new_paths if tasks.is_of(documents[path], order_path)]
-    sure = [path for path in own_paths if entry(entry(documents[path], "Payload"), "TargetUri")]
+    sure = [path for path in own_paths if entry(documents[path], "Payload", "TargetUri")]
     candidates = (sure,) if is_sure else (sure, own_paths)
     return next((paths[0] for paths in candidates if len(paths) == 1), None)
 

@@ -26,18 +26,13 @@ PATIENCE = 60.0
 RESTART_PATIENCE = 1800.0
 
 
-def through_restart(
-    target: Target, order: Callable[[], None], is_settled: Callable[[], bool]
-) -> Outcome:
+def through_restart(target: Target, is_settled: Callable[[], bool] = lambda: True) -> Outcome:
     """
-    Run a step that needs a restart; `Done` once the change is applied, and the agent is back.
-
-    order: sends the change to the BMC, once. is_settled: whether the change is applied.
+    Restart the machine after an order that needs it; `Done` once the agent is back, and the change
+    is applied. is_settled: whether it is.
     """
     progress = target.progress
     if not progress.get("ordered"):
-        target.before_order()
-        order()
         # commit first: after a crash during the restart, the change must not be sent again
         ordered = {"ordered": True, "agent": target.agent.url is not None}
         return Wait({**ordered, "crashes": target.crashes}, poll_after=0)

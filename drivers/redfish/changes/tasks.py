@@ -6,7 +6,7 @@ module: `ANSWERS` has the meaning of an HTTP answer, `TASKS` and `JOBS` that of 
 that has *ended* has not always succeeded, and one that the BMC does not know may run.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -14,7 +14,14 @@ from typing import NamedTuple
 from drivers.core.errors import Unexpected
 from drivers.redfish.transport import navigation
 from drivers.redfish.transport.client import Connection
-from drivers.redfish.transport.conversions import entry, number, text
+from drivers.redfish.transport.conversions import (
+    entry,
+    last_part,
+    link_path,
+    link_paths,
+    number,
+    text,
+)
 from drivers.redfish.transport.messages import messages, words
 
 
@@ -233,21 +240,17 @@ def listed(bmc: Connection, *, is_whole: bool = False) -> list[str]:
     """
     service = navigation.link(bmc.open(), "tasks")
     tasks = bmc.find(service) if service else None
-    lists = [entry(entry(tasks, "Tasks"), "@odata.id")]
-    if is_whole and tasks is not None and not isinstance(lists[0], str):
+    own_list = link_path(tasks, "Tasks")
+    if is_whole and tasks is not None and own_list is None:
         raise Unexpected(f"BMC {bmc.access.address} sent a malformed document: {service}")
-    links_of_tasks: list[str] = []
-    for path in (*lists, *_queues(bmc)):
-        if isinstance(path, str):
-            document = bmc.find(path)
-            members = entry(document, "Members")
-            if is_whole and document is not None and not isinstance(members, list):
-                raise Unexpected(f"BMC {bmc.access.address} sent a malformed document: {path}")
-            links = members if isinstance(members, list) else []
-            links_of_tasks += [
-                link for link in (entry(member, "@odata.id") for member in links) if link
-            ]
-    return [path for path in links_of_tasks if isinstance(path, str)]
+    task_paths: list[str] = []
+    for path in filter(None, (own_list, *_queues(bmc))):
+        document = bmc.find(path)
+        is_malformed = document is not None and not isinstance(document.get("Members"), list)
+        if is_whole and is_malformed:
+            raise Unexpected(f"BMC {bmc.access.address} sent a malformed document: {path}")
+        task_paths += link_paths(document, "Members")
+    return task_paths
 
 
 def in_queue(bmc: Connection, task: str) -> str | None:
@@ -256,7 +259,7 @@ def in_queue(bmc: Connection, task: str) -> str | None:
 
     Dell's BMCs create the job some time after they have named its task, and keep it longer.
     """
-    name = task.rstrip("/").rsplit("/", 1)[-1]
+    name = last_part(task)
     managers = [
         manager.path.rstrip("/") for manager in navigation.managers(bmc, bmc.system(fresh=False))
     ]
@@ -273,18 +276,14 @@ def in_queue(bmc: Connection, task: str) -> str | None:
 
 def is_of(document: object, order_path: str) -> bool:
     """Whether a task may be of an order to this path: it says so, or does not say."""
-    target = text(entry(entry(document, "Payload"), "TargetUri"))
+    target = text(entry(document, "Payload", "TargetUri"))
     return target is None or target.rstrip("/") == order_path.rstrip("/")
 
 
-def _queues(bmc: Connection) -> Iterator[str]:
-    """Yield the paths of the job queues that the BMC names: Redfish's own, and Dell's."""
+def _queues(bmc: Connection) -> list[str]:
+    """Return the paths of the job queues that the BMC names: Redfish's own, and Dell's."""
     service = navigation.link(bmc.open(), "job_service")
-    jobs = entry(entry(bmc.find(service), "Jobs"), "@odata.id") if service else None
-    if isinstance(jobs, str):
-        yield jobs
-    for manager in navigation.managers(bmc, bmc.system(fresh=False)):
-        dell: object = entry(entry(entry(manager.json, "Links"), "Oem"), "Dell")
-        path = entry(entry(dell, "Jobs"), "@odata.id")
-        if isinstance(path, str):
-            yield path
+    paths = [link_path(bmc.find(service), "Jobs")] if service else []
+    managers = navigation.managers(bmc, bmc.system(fresh=False))
+    paths += [link_path(manager.json, "Links", "Oem", "Dell", "Jobs") for manager in managers]
+    return [path for path in paths if path]

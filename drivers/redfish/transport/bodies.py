@@ -185,9 +185,8 @@ def error_of(name: str, status: int, reason: str, body: bytes) -> dict[str, Any]
     error = entry(value, "error")
     source = error if isinstance(error, dict) else value
     messages = entry(source, "@Message.ExtendedInfo")
-    if isinstance(messages, dict):
-        messages = [messages]
-    extended = [item for item in messages if isinstance(item, dict)] if _is_list(messages) else []
+    messages = messages if isinstance(messages, list) else [messages]
+    extended = [item for item in messages if isinstance(item, dict)]
     texts = [_words(entry(item, "Message")) for item in extended]
     words = "; ".join(dict.fromkeys(filter(None, texts))) or _words(source)
     code = entry(source, "code")
@@ -209,10 +208,6 @@ def _words(value: object, depth: int = 3) -> str:
         lower = {key.lower(): item for key, item in value.items()}
         return next(filter(None, (_words(lower.get(key), depth - 1) for key in _KEYS_OF_WORDS)), "")
     return ""
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
 
 
 def _phrase(status: int) -> str:

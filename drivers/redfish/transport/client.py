@@ -24,7 +24,6 @@ from drivers.redfish.transport.session import Session
 if TYPE_CHECKING:
     from sushy.resources.base import ResourceBase
     from sushy.resources.eventservice.eventservice import EventService
-    from sushy.resources.system.bios import Bios
     from sushy.resources.system.secure_boot import SecureBoot
 
     from drivers.redfish.transport.connector import BmcResponse
@@ -94,16 +93,6 @@ class Connection(Session):
         Raises NotSupported: the system has no such resource.
         """
         resource = part(self.system(fresh=False), "secure_boot")
-        resource.refresh(force=True)
-        return resource
-
-    def bios(self) -> "Bios":
-        """
-        Read the system's Bios resource.
-
-        Raises NotSupported: the system has no such resource.
-        """
-        resource = part(self.system(fresh=False), "bios")
         resource.refresh(force=True)
         return resource
 

@@ -1,6 +1,6 @@
 """Conversion of values in a BMC's documents to types and lengths that the database can store."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from drivers.core.interface_kinds import POWER_OFF, POWER_ON
@@ -38,20 +38,43 @@ def word(value: object) -> str:
     return text(getattr(value, "value", value)) or ""
 
 
+def by_word(values: Iterable[Any]) -> dict[str, Any]:
+    """Return members of sushy's enumerations by their Redfish values."""
+    return {word(value): value for value in values}
+
+
 def is_present(document: object) -> bool:
     """Whether a part exists; an empty socket or bay has a document with the state Absent."""
-    return bool(entry(entry(document, "Status"), "State") != "Absent")
+    return bool(entry(document, "Status", "State") != "Absent")
 
 
-def entry(document: object, name: str) -> Any:
-    """Return an item of a JSON object; None if it is missing, or the document is no object."""
-    return document.get(name) if isinstance(document, Mapping) else None
+def entry(document: object, *names: str) -> Any:
+    """Return the item that names lead to in nested JSON objects; None if there is none."""
+    for name in names:
+        document = document.get(name) if isinstance(document, Mapping) else None
+    return document
 
 
-def link_paths(items: object) -> list[str]:
-    """Return the paths in a list of links; empty for other values."""
-    paths = [entry(item, "@odata.id") for item in items] if isinstance(items, list) else []
-    return [path for path in paths if isinstance(path, str)]
+def elements(document: object, *names: str) -> list[Any]:
+    """Return the list that names lead to; empty if there is none, or it is no list."""
+    value = entry(document, *names)
+    return value if isinstance(value, list) else []
+
+
+def link_path(document: object, *names: str) -> str | None:
+    """Return the path of the link that names lead to; None if there is none."""
+    path = entry(document, *names, "@odata.id")
+    return path if isinstance(path, str) and path else None
+
+
+def link_paths(document: object, *names: str) -> list[str]:
+    """Return the paths in the list of links that names lead to; empty if there is none."""
+    return [path for item in elements(document, *names) if (path := link_path(item))]
+
+
+def last_part(path: str) -> str:
+    """Return the last part of a path, which often is the Id of its resource."""
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def ironic_power_state(value: object) -> str | None:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from drivers.core.errors import Unexpected
-from drivers.redfish.transport.conversions import entry, is_present
+from drivers.redfish.transport.conversions import elements, entry, is_present, link_path, link_paths
 from drivers.redfish.transport.session import Session
 
 Document = Mapping[str, Any]
@@ -56,29 +56,25 @@ class Documents:
             self.omitted.append(path)
         return document
 
-    def part(self, owner: object, name: str) -> Document | None:
+    def part(self, owner: object, *names: str) -> Document | None:
         """Read the document that a property of `owner` links to."""
-        return self.at(entry(entry(owner, name), "@odata.id"))
+        return self.at(link_path(owner, *names))
 
-    def members(self, owner: object, name: str) -> Iterator[Document]:
+    def members(self, owner: object, *names: str) -> Iterator[Document]:
         """
-        Read the parts that `owner` has under a name: a collection, or a list of links.
+        Read the parts to which names lead from `owner`: a collection, or a list of links.
 
         Omits parts with the state Absent.
         """
-        members = entry(owner, name)
+        members = entry(owner, *names)
         if not isinstance(members, list):
-            members = entry(self.part(owner, name), "Members")
-        return self._present(members)
-
-    def _present(self, links: object) -> Iterator[Document]:
-        for link in links if isinstance(links, list) else ():
-            document = self.at(entry(link, "@odata.id"))
+            members = entry(self.part(owner, *names), "Members")
+        for path in link_paths(members):
+            document = self.at(path)
             if document is not None and is_present(document):
                 yield document
 
-    def _only_system(self) -> object:
+    def _only_system(self) -> str | None:
         """Return the path of the BMC's system; None if it has none, or several."""
-        links = entry(self.part(self._bmc.open().json, "Systems"), "Members")
-        is_only = isinstance(links, list) and len(links) == 1
-        return entry(links[0], "@odata.id") if is_only else None
+        members = elements(self.part(self._bmc.open().json, "Systems"), "Members")
+        return link_path(members[0]) if len(members) == 1 else None

@@ -4,12 +4,12 @@ Navigation from a system to its parts, managers and chassis, as resources of sus
 Lists omit resources that are missing, malformed or marked Absent.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from drivers.core.errors import NotSupported
-from drivers.redfish.transport.conversions import entry, is_present, link_paths
+from drivers.redfish.transport.conversions import is_present, link_path, link_paths
 from drivers.redfish.transport.session import Session
 
 if TYPE_CHECKING:
@@ -61,26 +61,18 @@ def readable(
 
 def link(resource: "ResourceBase", name: str) -> str | None:
     """Return the path of a part, by sushy's name of it; None if the resource lacks it."""
-    path = entry(entry(resource.json, name.title().replace("_", "")), "@odata.id")
-    return path if isinstance(path, str) else None
-
-
-def links(resource: "ResourceBase", *names: str) -> Sequence[str]:
-    """Return the paths in a list of links; names: the nested keys that lead to the list."""
-    value = resource.json
-    for name in names:
-        value = entry(value, name)
-    return link_paths(value)
+    return link_path(resource.json, name.title().replace("_", ""))
 
 
 def chassis(bmc: Session, system: "System") -> Iterator["Chassis"]:
     """Read the chassis that contain a system."""
-    return readable(bmc, links(system, "Links", "Chassis"), bmc.open().get_chassis)
+    return readable(bmc, link_paths(system.json, "Links", "Chassis"), bmc.open().get_chassis)
 
 
 def managers(bmc: Session, system: "System") -> Iterator["Manager"]:
     """Read the managers (BMCs) of a system."""
-    paths = links(system, "Links", "ManagedBy") or links(system, "Links", "Managers")
+    document = system.json
+    paths = link_paths(document, "Links", "ManagedBy") or link_paths(document, "Links", "Managers")
     return readable(bmc, paths, bmc.open().get_manager)
 
 

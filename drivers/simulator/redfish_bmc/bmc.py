@@ -1,6 +1,7 @@
 """Redfish documents of the BMC: manager, chassis, media, sessions, tasks, firmware."""
 
 from collections.abc import Callable
+from functools import partial
 from time import time
 
 from drivers.simulator.machine import Machine
@@ -21,6 +22,7 @@ from drivers.simulator.redfish_bmc.documents import (
     Document,
     collection,
     link,
+    listing,
     redfish_time,
     resource,
 )
@@ -42,10 +44,6 @@ def root(machine: Machine) -> Document:
         Tasks=link(f"{ROOT}/TaskService"),
         Links={"Sessions": link(SESSIONS)},
     )
-
-
-def managers(_machine: Machine) -> Document:
-    return collection(f"{ROOT}/Managers", "Manager", [MANAGER])
 
 
 def manager(machine: Machine) -> Document:
@@ -76,11 +74,6 @@ def manager(machine: Machine) -> Document:
     )
 
 
-def manager_nics(_machine: Machine) -> Document:
-    path = f"{MANAGER}/EthernetInterfaces"
-    return collection(path, "EthernetInterface", [f"{path}/eth0"])
-
-
 def manager_nic(machine: Machine) -> Document:
     return resource(
         f"{MANAGER}/EthernetInterfaces/eth0",
@@ -97,31 +90,24 @@ def media(machine: Machine) -> Document:
     return collection(path, "VirtualMedia", (f"{path}/{device}" for device in machine.media))
 
 
-def medium(device: str) -> Callable[[Machine], Document]:
-    def document(machine: Machine) -> Document:
-        path = f"{MANAGER}/VirtualMedia/{device}"
-        url = machine.media[device]
-        return resource(
-            path,
-            "VirtualMedia.v1_4_0.VirtualMedia",
-            "Virtual CD" if device == "Cd" else "Virtual Floppy",
-            MediaTypes=["CD", "DVD"] if device == "Cd" else ["Floppy", "USBStick"],
-            Image=url or None,
-            ImageName=url.rsplit("/", 1)[-1].partition("?")[0],
-            Inserted=bool(url),
-            WriteProtected=True,
-            ConnectedVia="URI" if url else "NotConnected",
-            Actions={
-                f"#VirtualMedia.{action}": {"target": f"{path}/Actions/VirtualMedia.{action}"}
-                for action in ("InsertMedia", "EjectMedia")
-            },
-        )
-
-    return document
-
-
-def chassis_list(_machine: Machine) -> Document:
-    return collection(f"{ROOT}/Chassis", "Chassis", [CHASSIS])
+def medium(device: str, machine: Machine) -> Document:
+    path = f"{MANAGER}/VirtualMedia/{device}"
+    url = machine.media[device]
+    return resource(
+        path,
+        "VirtualMedia.v1_4_0.VirtualMedia",
+        "Virtual CD" if device == "Cd" else "Virtual Floppy",
+        MediaTypes=["CD", "DVD"] if device == "Cd" else ["Floppy", "USBStick"],
+        Image=url or None,
+        ImageName=url.rsplit("/", 1)[-1].partition("?")[0],
+        Inserted=bool(url),
+        WriteProtected=True,
+        ConnectedVia="URI" if url else "NotConnected",
+        Actions={
+            f"#VirtualMedia.{action}": {"target": f"{path}/Actions/VirtualMedia.{action}"}
+            for action in ("InsertMedia", "EjectMedia")
+        },
+    )
 
 
 def chassis(machine: Machine) -> Document:
@@ -228,10 +214,6 @@ def account_service(machine: Machine) -> Document:
     )
 
 
-def accounts(_machine: Machine) -> Document:
-    return collection(ACCOUNTS, "ManagerAccount", (f"{ACCOUNTS}/{number}" for number in (1, 2)))
-
-
 def other_account(_machine: Machine) -> Document:
     kind = "ManagerAccount.v1_8_0.ManagerAccount"
     return resource(f"{ACCOUNTS}/1", kind, "Account", UserName="", Enabled=False, RoleId="None")
@@ -273,20 +255,17 @@ def firmware_list(machine: Machine) -> Document:
     )
 
 
-def firmware(part: str) -> Callable[[Machine], Document]:
-    def document(machine: Machine) -> Document:
-        return resource(
-            f"{INVENTORY}/{part}",
-            "SoftwareInventory.v1_4_0.SoftwareInventory",
-            f"{part} firmware",
-            Version=machine.firmware[part],
-            Updateable=True,
-            Manufacturer="Simulated",
-            SoftwareId=f"SIM-{part}",
-            Status=OK,
-        )
-
-    return document
+def firmware(part: str, machine: Machine) -> Document:
+    return resource(
+        f"{INVENTORY}/{part}",
+        "SoftwareInventory.v1_4_0.SoftwareInventory",
+        f"{part} firmware",
+        Version=machine.firmware[part],
+        Updateable=True,
+        Manufacturer="Simulated",
+        SoftwareId=f"SIM-{part}",
+        Status=OK,
+    )
 
 
 def task_service(_machine: Machine) -> Document:
@@ -326,31 +305,33 @@ def task(machine: Machine, number: int) -> Document:
 
 BMC_DOCUMENTS: dict[str, Callable[[Machine], Document]] = {
     ROOT: root,
-    f"{ROOT}/Managers": managers,
+    f"{ROOT}/Managers": listing(f"{ROOT}/Managers", "Manager", "BMC"),
     MANAGER: manager,
-    f"{MANAGER}/EthernetInterfaces": manager_nics,
+    f"{MANAGER}/EthernetInterfaces": listing(
+        f"{MANAGER}/EthernetInterfaces", "EthernetInterface", "eth0"
+    ),
     f"{MANAGER}/EthernetInterfaces/eth0": manager_nic,
     f"{MANAGER}/VirtualMedia": media,
-    **{f"{MANAGER}/VirtualMedia/{device}": medium(device) for device in ("Cd", "Floppy")},
-    f"{ROOT}/Chassis": chassis_list,
+    **{f"{MANAGER}/VirtualMedia/{device}": partial(medium, device) for device in ("Cd", "Floppy")},
+    f"{ROOT}/Chassis": listing(f"{ROOT}/Chassis", "Chassis", "Chassis"),
     CHASSIS: chassis,
     f"{CHASSIS}/Power": power,
     f"{CHASSIS}/Thermal": thermal,
     f"{ROOT}/SessionService": session_service,
     SESSIONS: sessions,
     f"{ROOT}/AccountService": account_service,
-    ACCOUNTS: accounts,
+    ACCOUNTS: listing(ACCOUNTS, "ManagerAccount", "1", "2"),
     f"{ACCOUNTS}/1": other_account,
     f"{ACCOUNTS}/2": account,
     f"{ROOT}/UpdateService": update_service,
     INVENTORY: firmware_list,
-    **{f"{INVENTORY}/{part}": firmware(part) for part in ("BIOS", "BMC")},
+    **{f"{INVENTORY}/{part}": partial(firmware, part) for part in ("BIOS", "BMC")},
     EVENTS: events.service,
     SUBSCRIPTIONS: events.subscriptions,
     f"{ROOT}/TaskService": task_service,
     TASKS: tasks,
-    f"{ROOT}/Registries": lambda _machine: collection(
-        f"{ROOT}/Registries", "MessageRegistryFile", [REGISTRY]
+    f"{ROOT}/Registries": listing(
+        f"{ROOT}/Registries", "MessageRegistryFile", "BiosAttributeRegistry"
     ),
     REGISTRY: registry_file,
     f"{REGISTRY}/en": registry,

@@ -1,8 +1,10 @@
 """Parts of Redfish documents, and the paths of a simulated BMC."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
+
+from drivers.simulator.machine import Machine
 
 Document = dict[str, Any]
 
@@ -46,6 +48,13 @@ def resource(path: str, kind: str, name: str, **properties: object) -> Document:
     }
 
 
+def add_member(document: Document, path: str, *, at_start: bool = False) -> None:
+    """Add a member to a collection, as the last one or as the first one."""
+    members = document["Members"]
+    members.insert(0 if at_start else len(members), link(path))
+    document["Members@odata.count"] = len(members)
+
+
 def collection(path: str, kind: str, members: Iterable[str]) -> Document:
     links = [link(member) for member in members]
     return {
@@ -55,3 +64,13 @@ def collection(path: str, kind: str, members: Iterable[str]) -> Document:
         "Members": links,
         "Members@odata.count": len(links),
     }
+
+
+def listing(path: str, kind: str, *names: str) -> Callable[[Machine], Document]:
+    """Return the document of a collection that has the same members at all times, by name."""
+
+    def document(machine: Machine) -> Document:
+        place = path.replace("{id}", machine.uuid)
+        return collection(place, kind, (f"{place}/{name}" for name in names))
+
+    return document

@@ -1,6 +1,7 @@
 """Redfish documents of the computer system, by path."""
 
 from collections.abc import Callable
+from functools import partial
 
 from drivers.simulator.machine import Machine
 from drivers.simulator.redfish_bmc.documents import (
@@ -13,6 +14,7 @@ from drivers.simulator.redfish_bmc.documents import (
     Document,
     collection,
     link,
+    listing,
     redfish_time,
     resource,
 )
@@ -162,30 +164,17 @@ def secure_boot(machine: Machine) -> Document:
     )
 
 
-def nics(machine: Machine) -> Document:
-    path = f"{machine.system_id}/EthernetInterfaces"
-    return collection(path, "EthernetInterface", (f"{path}/NIC{i}" for i in range(2)))
-
-
-def nic(index: int) -> Callable[[Machine], Document]:
-    def document(machine: Machine) -> Document:
-        return resource(
-            f"{machine.system_id}/EthernetInterfaces/NIC{index}",
-            "EthernetInterface.v1_6_0.EthernetInterface",
-            f"NIC {index}",
-            MACAddress=machine.macs[index],
-            PermanentMACAddress=machine.macs[index],
-            SpeedMbps=1000,
-            LinkStatus="LinkUp" if index == 0 else "LinkDown",
-            Status=OK,
-        )
-
-    return document
-
-
-def processors(machine: Machine) -> Document:
-    path = f"{machine.system_id}/Processors"
-    return collection(path, "Processor", [f"{path}/CPU0"])
+def nic(index: int, machine: Machine) -> Document:
+    return resource(
+        f"{machine.system_id}/EthernetInterfaces/NIC{index}",
+        "EthernetInterface.v1_6_0.EthernetInterface",
+        f"NIC {index}",
+        MACAddress=machine.macs[index],
+        PermanentMACAddress=machine.macs[index],
+        SpeedMbps=1000,
+        LinkStatus="LinkUp" if index == 0 else "LinkDown",
+        Status=OK,
+    )
 
 
 def processor(machine: Machine) -> Document:
@@ -206,11 +195,6 @@ def processor(machine: Machine) -> Document:
     )
 
 
-def simple_storages(machine: Machine) -> Document:
-    path = f"{machine.system_id}/SimpleStorage"
-    return collection(path, "SimpleStorage", [f"{path}/0"])
-
-
 def simple_storage(machine: Machine) -> Document:
     device = {"Name": "/dev/sda", "Model": "Simulated Disk", "CapacityBytes": machine.disk_bytes}
     return resource(
@@ -219,11 +203,6 @@ def simple_storage(machine: Machine) -> Document:
         "Simple Storage Controller",
         Devices=[{**device, "Status": OK}],
     )
-
-
-def storages(machine: Machine) -> Document:
-    path = f"{machine.system_id}/Storage"
-    return collection(path, "Storage", [f"{path}/RAID"])
 
 
 def storage(machine: Machine) -> Document:
@@ -248,31 +227,28 @@ def storage(machine: Machine) -> Document:
     )
 
 
-def drive(index: int) -> Callable[[Machine], Document]:
-    def document(machine: Machine) -> Document:
-        path = f"{machine.system_id}/Storage/RAID"
-        holding = [
-            link(volume["@odata.id"])
-            for volume in machine.volumes.values()
-            if link(f"{path}/Drives/{index}") in volume["Links"]["Drives"]
-        ]
-        return resource(
-            f"{path}/Drives/{index}",
-            "Drive.v1_11_0.Drive",
-            f"Drive {index}",
-            CapacityBytes=DRIVE_BYTES,
-            BlockSizeBytes=512,
-            MediaType="SSD",
-            Protocol="SAS",
-            Manufacturer="Simulated",
-            Model="Simulated Disk",
-            SerialNumber=f"SIM-{machine.number:04d}-{index}",
-            IndicatorLED=machine.drive_indicators.get(index, "Off"),
-            Status=OK,
-            Links={"Volumes": holding},
-        )
-
-    return document
+def drive(index: int, machine: Machine) -> Document:
+    path = f"{machine.system_id}/Storage/RAID/Drives/{index}"
+    holding = [
+        link(volume["@odata.id"])
+        for volume in machine.volumes.values()
+        if link(path) in volume["Links"]["Drives"]
+    ]
+    return resource(
+        path,
+        "Drive.v1_11_0.Drive",
+        f"Drive {index}",
+        CapacityBytes=DRIVE_BYTES,
+        BlockSizeBytes=512,
+        MediaType="SSD",
+        Protocol="SAS",
+        Manufacturer="Simulated",
+        Model="Simulated Disk",
+        SerialNumber=f"SIM-{machine.number:04d}-{index}",
+        IndicatorLED=machine.drive_indicators.get(index, "Off"),
+        Status=OK,
+        Links={"Volumes": holding},
+    )
 
 
 def apply_time(machine: Machine) -> str:
@@ -307,14 +283,16 @@ SYSTEM_DOCUMENTS: dict[str, Callable[[Machine], Document]] = {
     f"{SYSTEM}/Bios": bios,
     f"{SYSTEM}/Bios/Settings": bios_settings,
     f"{SYSTEM}/SecureBoot": secure_boot,
-    f"{SYSTEM}/EthernetInterfaces": nics,
-    **{f"{SYSTEM}/EthernetInterfaces/NIC{i}": nic(i) for i in range(2)},
-    f"{SYSTEM}/Processors": processors,
+    f"{SYSTEM}/EthernetInterfaces": listing(
+        f"{SYSTEM}/EthernetInterfaces", "EthernetInterface", "NIC0", "NIC1"
+    ),
+    **{f"{SYSTEM}/EthernetInterfaces/NIC{i}": partial(nic, i) for i in range(2)},
+    f"{SYSTEM}/Processors": listing(f"{SYSTEM}/Processors", "Processor", "CPU0"),
     f"{SYSTEM}/Processors/CPU0": processor,
-    f"{SYSTEM}/SimpleStorage": simple_storages,
+    f"{SYSTEM}/SimpleStorage": listing(f"{SYSTEM}/SimpleStorage", "SimpleStorage", "0"),
     f"{SYSTEM}/SimpleStorage/0": simple_storage,
-    f"{SYSTEM}/Storage": storages,
+    f"{SYSTEM}/Storage": listing(f"{SYSTEM}/Storage", "Storage", "RAID"),
     STORAGE: storage,
-    **{f"{STORAGE}/Drives/{i}": drive(i) for i in range(DRIVES)},
+    **{f"{STORAGE}/Drives/{i}": partial(drive, i) for i in range(DRIVES)},
     f"{STORAGE}/Volumes": volumes,
 }

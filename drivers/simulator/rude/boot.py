@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from drivers.simulator.redfish_bmc.documents import MANAGER, link, resource
+from drivers.simulator.redfish_bmc.documents import MANAGER, add_member, resource
 from drivers.simulator.redfish_bmc.volumes import ordered_task
 from drivers.simulator.refusal import Refusal
 from drivers.simulator.rude.row import Exchange, Registry, changed
@@ -45,12 +45,7 @@ def _changed_slot(
 def _first_slot(exchange: Exchange, actions: list[str]) -> Response | None:
     """Answer a read of the extra slot, or of the collection with it; None for another request."""
     if exchange.reads and exchange.path == COLLECTION:
-
-        def add(content: dict[str, Any]) -> None:
-            content["Members"].insert(0, link(FIRST))
-            content["Members@odata.count"] = len(content["Members"])
-
-        return changed(exchange.go(), add)
+        return exchange.edited(lambda content: add_member(content, FIRST, at_start=True))
     if not exchange.reads or exchange.path != FIRST:
         return None
     document = resource(
@@ -221,26 +216,23 @@ def boot_mode_fixed(exchange: Exchange) -> Response:
 @FAULTS.fault(BOOT)
 def boot_mode_not_shown(exchange: Exchange) -> Response:
     """The system shows no BootSourceOverrideMode."""
-    response = exchange.go()
-    if not exchange.reads or exchange.path != exchange.machine.system_id:
-        return response
 
     def strip(content: dict[str, Any]) -> None:
         content["Boot"].pop(f"{OVERRIDE}Mode")
         content["Boot"].pop(f"{OVERRIDE}Mode@Redfish.AllowableValues", None)
 
-    return changed(response, strip)
+    return exchange.edited(strip, is_concerned=exchange.path == exchange.machine.system_id)
 
 
 @FAULTS.fault(BOOT)
 def secure_boot_absent(exchange: Exchange) -> Response:
     """The system has no SecureBoot resource."""
     if exchange.path.endswith("/SecureBoot"):
-        text = f"There is no resource at {exchange.path}."
-        return Refusal(404, "ResourceMissingAtURI", text).response()
-    if not exchange.reads or exchange.path != exchange.machine.system_id:
-        return exchange.go()
-    return changed(exchange.go(), lambda content: content.pop("SecureBoot"))
+        return exchange.missing()
+    return exchange.edited(
+        lambda content: content.pop("SecureBoot"),
+        is_concerned=exchange.path == exchange.machine.system_id,
+    )
 
 
 @FAULTS.fault(BOOT, status=200)

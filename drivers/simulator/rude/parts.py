@@ -8,9 +8,9 @@ import orjson
 
 from drivers.simulator.redfish_bmc.documents import (
     CHASSIS,
-    INVENTORY,
     OK,
     ROOT,
+    add_member,
     collection,
     link,
     resource,
@@ -41,8 +41,6 @@ VOLUME_TYPES = {
 @FAULTS.fault(COLLECTIONS, size=2, next="Members@odata.nextLink")
 def pages(exchange: Exchange) -> Response:
     """Collections come in pages of so many members, as of 50 by Dell's iDRAC."""
-    if not exchange.reads:
-        return exchange.go()
     query = parse_qs(exchange.request.query)
     text = query.get("$skip", ["0"])[0]
     start, size = int(text) if text.isdigit() else 0, exchange["size"]
@@ -54,20 +52,18 @@ def pages(exchange: Exchange) -> Response:
         if isinstance(members, list):
             content["Members"] = members[start : start + size]
 
-    return changed(exchange.go(), cut)
+    return exchange.edited(cut)
 
 
 @FAULTS.fault(COLLECTIONS)
 def pages_endless(exchange: Exchange) -> Response:
     """The next page of each collection is the collection itself."""
-    if not exchange.reads:
-        return exchange.go()
 
     def loop(content: dict[str, object]) -> None:
         if "Members" in content:
             content["Members@odata.nextLink"] = exchange.path
 
-    return changed(exchange.go(), loop)
+    return exchange.edited(loop)
 
 
 # Properties of any document
@@ -82,8 +78,6 @@ def property_missing(exchange: Exchange) -> Response:
 @FAULTS.fault(INSPECTION, property="InstructionSet", value="null", path="")
 def property_odd(exchange: Exchange) -> Response:
     """A property has another value (given as JSON) in each document that has it."""
-    if not exchange.reads or exchange["path"] not in exchange.path:
-        return exchange.go()
     name, value = exchange["property"], orjson.loads(exchange["value"])
 
     def change(content: object) -> None:
@@ -92,20 +86,17 @@ def property_odd(exchange: Exchange) -> Response:
         for part in _parts(content):
             change(part)
 
-    return changed(exchange.go(), change)
+    return exchange.edited(change, is_concerned=exchange["path"] in exchange.path)
 
 
 def _without(exchange: Exchange, names: list[str]) -> Response:
-    if not exchange.reads or exchange["path"] not in exchange.path:
-        return exchange.go()
-
     def strip(content: Any) -> None:
         for name in names if isinstance(content, dict) else []:
             content.pop(name, None)
         for part in _parts(content):
             strip(part)
 
-    return changed(exchange.go(), strip)
+    return exchange.edited(strip, is_concerned=exchange["path"] in exchange.path)
 
 
 def _parts(content: object) -> list[object]:
@@ -120,15 +111,13 @@ def _parts(content: object) -> list[object]:
 @FAULTS.fault(STORAGE)
 def volume_type_only(exchange: Exchange) -> Response:
     """Volumes have VolumeType and no RAIDType, as of Cisco's CIMC and Dell's older iDRAC."""
-    if not exchange.reads or "/Volumes/" not in exchange.path:
-        return exchange.go()
 
     def change(content: dict[str, Any]) -> None:
         kind = content.pop("RAIDType", None)
         if kind:
             content["VolumeType"] = VOLUME_TYPES[kind]
 
-    return changed(exchange.go(), change)
+    return exchange.edited(change, is_concerned="/Volumes/" in exchange.path)
 
 
 @FAULTS.fault(STORAGE)
@@ -144,14 +133,9 @@ def volume_of_raw_drive(exchange: Exchange) -> Response:
             CapacityBytes=960 * 10**9, Links={"Drives": [link(drive)]},
         )  # fmt: skip
         return json(document)
-    if exchange.path != volumes or not exchange.reads:
-        return exchange.go()
-
-    def add(content: dict[str, Any]) -> None:
-        content["Members"].append(link(path))
-        content["Members@odata.count"] = len(content["Members"])
-
-    return changed(exchange.go(), add)
+    return exchange.edited(
+        lambda content: add_member(content, path), is_concerned=exchange.path == volumes
+    )
 
 
 @FAULTS.fault(STORAGE, status=500)
@@ -175,9 +159,10 @@ def drive_missing(exchange: Exchange) -> Response:
 @FAULTS.fault(STORAGE)
 def controller_missing(exchange: Exchange) -> Response:
     """Storage shows no controllers."""
-    if not exchange.reads or not exchange.path.endswith("/Storage/RAID"):
-        return exchange.go()
-    return changed(exchange.go(), lambda content: content.pop("StorageControllers"))
+    return exchange.edited(
+        lambda content: content.pop("StorageControllers"),
+        is_concerned=exchange.path.endswith("/Storage/RAID"),
+    )
 
 
 @FAULTS.fault(STORAGE)
@@ -194,14 +179,10 @@ def nvme_attached_directly(exchange: Exchange) -> Response:
             Protocol="NVMe", Model="Simulated NVMe", Status=OK,
         )  # fmt: skip
         return json(document)
-    if not exchange.reads or exchange.path != storages:
-        return exchange.go()
-
-    def add(content: dict[str, Any]) -> None:
-        content["Members"].insert(0, link(path))
-        content["Members@odata.count"] = len(content["Members"])
-
-    return changed(exchange.go(), add)
+    return exchange.edited(
+        lambda content: add_member(content, path, at_start=True),
+        is_concerned=exchange.path == storages,
+    )
 
 
 # BIOS
@@ -210,15 +191,13 @@ def nvme_attached_directly(exchange: Exchange) -> Response:
 @FAULTS.fault(BIOS)
 def bios_values_as_text(exchange: Exchange) -> Response:
     """The BIOS shows integers as texts, and demands integers."""
-    if not exchange.reads or "/Bios" not in exchange.path:
-        return exchange.go()
 
     def change(content: dict[str, Any]) -> None:
         content["Attributes"] = {
             name: str(value) for name, value in content.get("Attributes", {}).items()
         }
 
-    return changed(exchange.go(), change)
+    return exchange.edited(change, is_concerned="/Bios" in exchange.path)
 
 
 @FAULTS.fault(BIOS)
@@ -232,20 +211,14 @@ def bios_without_registry(exchange: Exchange) -> Response:
 @FAULTS.fault(BIOS, attribute="NumLock", value="Automatic")
 def registry_changes_with_update(exchange: Exchange) -> Response:
     """After an update of the BIOS, the attribute registry has a value more for a setting."""
-    response = exchange.go()
-    if exchange.reads and exchange.path == f"{INVENTORY}/BIOS":
-        return response
-    if not exchange.path.endswith("/BiosAttributeRegistry/en") or not exchange.reads:
-        return response
-    if exchange.machine.firmware["BIOS"] == "1.0.0":
-        return response
 
     def change(content: dict[str, Any]) -> None:
+        is_updated = exchange.machine.firmware["BIOS"] != "1.0.0"
         for entry in content["RegistryEntries"]["Attributes"]:
-            if entry["AttributeName"] == exchange["attribute"]:
+            if is_updated and entry["AttributeName"] == exchange["attribute"]:
                 entry["Value"].append({"ValueName": exchange["value"]})
 
-    return changed(response, change)
+    return exchange.edited(change, is_concerned=exchange.path.endswith("/BiosAttributeRegistry/en"))
 
 
 # Network interfaces and sensors
@@ -265,10 +238,10 @@ def mac_only_permanent(exchange: Exchange) -> Response:
 
 def _with_macs(exchange: Exchange, index: int, current_mac: str | None, permanent: str) -> Response:
     path = f"{exchange.machine.system_id}/EthernetInterfaces/NIC{index}"
-    if not exchange.reads or exchange.path != path:
-        return exchange.go()
     addresses = {"MACAddress": current_mac, "PermanentMACAddress": permanent}
-    return changed(exchange.go(), lambda content: content.update(addresses))
+    return exchange.edited(
+        lambda content: content.update(addresses), is_concerned=exchange.path == path
+    )
 
 
 @FAULTS.fault(INSPECTION, expands=False)
@@ -335,11 +308,9 @@ def _without_lists(
         return exchange.missing()
     if exchange.reads and exchange.path in documents:
         return json(documents[exchange.path])
-    if not exchange.reads or exchange.path != CHASSIS:
-        return exchange.go()
 
     def change(content: dict[str, Any]) -> None:
         del content["Power"], content["Thermal"]
         content.update(links)
 
-    return changed(exchange.go(), change)
+    return exchange.edited(change, is_concerned=exchange.path == CHASSIS)

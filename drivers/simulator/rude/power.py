@@ -81,14 +81,12 @@ def power_reset_types(exchange: Exchange) -> Response:
     types = exchange["types"]
     if exchange.orders("power") and exchange.body().get("ResetType") not in types:
         return Refusal(400, "ActionParameterNotSupported", f"Not one of {types}.").response()
-    if not _shows_system(exchange):
-        return exchange.go()
 
     def change(content: dict[str, Any]) -> None:
         action = content["Actions"]["#ComputerSystem.Reset"]
         action["ResetType@Redfish.AllowableValues"] = list(types)
 
-    return changed(exchange.go(), change)
+    return exchange.edited(change, is_concerned=_shows_system(exchange))
 
 
 @FAULTS.fault(POWER)

@@ -92,6 +92,13 @@ class Exchange:
         """Have the request answered; changes: fields of the request that differ."""
         return self._next(replace(self.request, **changes) if changes else self.request)
 
+    def edited(
+        self, edit: Callable[[dict[str, Any]], object], *, is_concerned: bool = True
+    ) -> Response:
+        """Have the request answered; edit the document in place, if it is a read of that one."""
+        response = self.go()
+        return changed(response, edit) if self.reads and is_concerned else response
+
     def missing(self) -> Response:
         """Answer that there is no such resource."""
         text = f"There is no resource at {self.path}."

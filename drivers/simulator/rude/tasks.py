@@ -4,10 +4,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from time import time
-from typing import Any
 
 from drivers.simulator.machine import Task
-from drivers.simulator.redfish_bmc.documents import INVENTORY, MONITORS, ROOT, TASKS, link
+from drivers.simulator.redfish_bmc.documents import (
+    INVENTORY,
+    MONITORS,
+    ROOT,
+    TASKS,
+    add_member,
+)
 from drivers.simulator.refusal import Refusal
 from drivers.simulator.rude.row import Exchange, Registry, changed, document
 from drivers.simulator.server import CUT, Response, json
@@ -262,12 +267,7 @@ def second_system(exchange: Exchange) -> Response:
     response = exchange.go()
     members = {systems: path, INVENTORY: f"{INVENTORY}/BIOS_{NEIGHBOUR}"}
     if exchange.path in members and exchange.reads:
-        return changed(response, lambda content: _add(content, members[exchange.path]))
+        return changed(response, lambda content: add_member(content, members[exchange.path]))
     if exchange.orders("update") and not exchange.body().get("Targets") and document(response):
         machine.record("redfish", "update firmware of the neighbour", exchange.body())
     return response
-
-
-def _add(content: dict[str, Any], member: str) -> None:
-    content["Members"].append(link(member))
-    content["Members@odata.count"] = len(content["Members"])

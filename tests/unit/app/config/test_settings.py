@@ -341,7 +341,7 @@ def test_every_setting_is_read_by_the_code():
         r"database\..*": "app/config/settings.py: fields(self)",
         r"keystone_authtoken\..*": "app/api/authentication/keystone.py: fields(options)",
         r"(cinder|glance|neutron|nova)\..*": "drivers/net/keystone.py: options.items()",
-        r"switch\.\w+_network": "drivers/switch/interfaces.py: NETWORKS",
+        r"switch\.\w+_network": "drivers/core/kinds/agent_networks.py: {purpose}_network",
         r"DEFAULT\.enabled_\w+_interfaces": "app/runtime.py: default.enabled_interfaces",
         r"DEFAULT\.default_\w+_interface": "app/runtime.py: default.default_interfaces",
         r"console\.(socat|port|tcp|history)_.*": "workers/consoles/session.py: Console",

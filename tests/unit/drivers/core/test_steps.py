@@ -119,7 +119,7 @@ def reboot(node):
 
 def after_bios_settings(node):
     progress = {"ordered": True, "agent": True, **node.progress}
-    return through_restart(replace(node, progress=progress), pytest.fail, lambda: True)
+    return through_restart(replace(node, progress=progress))
 
 
 def after_an_in_band_step(node):

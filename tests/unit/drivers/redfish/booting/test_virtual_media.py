@@ -1,5 +1,6 @@
 """Virtual media: which drive gets the image, and when an insertion or ejection is believed."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -211,6 +212,50 @@ def test_drives_that_are_not_listed_are_not_taken_for_empty_ones(bmc, node, monk
         with pytest.raises(Unexpected, match="does not list its virtual media"):
             order()
     assert {"Cd": ISO} == media(bmc)
+
+
+@pytest.fixture
+def malformed_drive(bmc, monkeypatch):
+    """The drive Cd, whose document sushy cannot read; it still tells its medium."""
+    answer = bmc.answer
+
+    def answer_malformed(method, path, headers, body=b""):
+        status, content, answer_headers = answer(method, path, headers, body)
+        if method == "GET" and path == f"{MEDIA}/Cd":
+            content = json.dumps({**json.loads(content), "Actions": True}).encode()
+        return status, content, answer_headers
+
+    def install():
+        monkeypatch.setattr(bmc, "answer", answer_malformed)
+
+    return install
+
+
+def test_a_medium_in_a_drive_with_a_malformed_document_is_not_taken_for_ejected(
+    bmc, node, malformed_drive
+):
+    bmc.drives = {"Cd": Drive(), "Floppy": Drive(types=["Floppy"])}
+    node.driver.boot.run(node, "prepare_ramdisk", {})
+    malformed_drive()
+    for interface, method, arguments in (
+        ("management", "detach_virtual_media", {"device_types": ["cdrom"]}),
+        ("boot", "prepare_instance", {}),
+    ):
+        with pytest.raises(Refused, match=r"in Cd \(not ordered: its document is malformed\)"):
+            run(replace(node, reports={}), interface, method, **arguments)
+    outcome, _ = run(replace(node, reports={}), "boot", "clean_up_ramdisk")
+    assert "its document is malformed" in outcome.result["warning"]
+    outcome, _ = run(node, "management", "detach_virtual_media", device_types=["floppy"])
+    assert Done() == outcome
+
+
+def test_a_drive_with_a_malformed_document_and_no_medium_is_left_out(bmc, node, malformed_drive):
+    bmc.drives = {"Cd": Drive(), "Dvd": Drive()}
+    malformed_drive()
+    assert Done() == attach(node)[0]
+    assert {"Dvd": ISO} == media(bmc)
+    outcome, _ = run(node, "management", "detach_virtual_media", device_types=["cdrom"])
+    assert (Done(), {}) == (outcome, media(bmc))
 
 
 @pytest.mark.parametrize("losses", [1, 3])
