@@ -42,8 +42,7 @@ def create(
     _, newest = change_events.ends(session)
     webhook = row_changes.make(Webhook, {**fields, "position": newest})
     webhook.user_id, webhook.user_name = caller.user_id, caller.user_name
-    row_changes.add(session, webhook)
-    return webhook
+    return row_changes.add(session, webhook)
 
 
 def change(session: Session, webhook: Webhook, values: Mapping[str, Any]) -> None:
