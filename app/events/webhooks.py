@@ -18,8 +18,6 @@ from app.runtime import runtime_of
 from drivers.core.errors import InvalidDriverInfo
 from drivers.net import networks, urls
 
-#: Caller of requests without authentication.
-
 
 def create(
     session: Session, fields: Mapping[str, Any], caller: Caller = UNAUTHENTICATED
