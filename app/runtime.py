@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session
 
-from app.broker.messages import Calls, Consoles, Message, TaskMessage
+from app.broker.consoles import ConsoleChannel
+from app.broker.messages import Calls, Message, TaskMessage
 from app.broker.refused_lookups import Refusals
 from app.config.settings import Settings, SettingsError
 from app.db import connections, transactions
@@ -43,7 +44,7 @@ class Runtime:
     send: Callable[[Message | TaskMessage], bool]
     cache: dict[str, Any] = field(default_factory=dict)
     calls: Calls | None = None  # None in a process that calls no conductors
-    consoles: Consoles | None = None  # None in a process that opens no consoles
+    consoles: ConsoleChannel | None = None  # None in a process that opens no consoles
     refusals: Refusals | None = None  # of lookups, if this process records them
     # length of a conductor's step queue, by its name; raises Unavailable; None without a broker
     backlog: Callable[[str], int] | None = None

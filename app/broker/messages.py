@@ -63,27 +63,3 @@ class Calls(Protocol):
 
     def withdraw(self, key: str) -> bool:
         """Cancel a call; False if the conductor has started it, or it is lost."""
-
-
-class Consoles(Protocol):
-    """Output, input and tickets of consoles, for the API (`app.broker.consoles`)."""
-
-    def output(self, node: str, start: str) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        """Return (position, document) of a node's output after a position, or wait a little."""
-
-    def screen(
-        self, node: str, viewer: str, start: str, screen_start: str
-    ) -> Sequence[tuple[bool, str, Mapping[str, Any]]]:
-        """Return (whether of the viewer, position, document) of a node and a viewer of it."""
-
-    def newest(self, node: str) -> str:
-        """Return the position of the newest document of a node's output."""
-
-    def send(self, node: str, document: Mapping[str, Any]) -> None:
-        """Send a document of input."""
-
-    def keep_ticket(self, ticket: str, document: Mapping[str, Any], seconds: int = ...) -> None:
-        """Keep the document of a ticket for some seconds."""
-
-    def take_ticket(self, ticket: str) -> Mapping[str, Any] | None:
-        """Return the document of a ticket, once."""
