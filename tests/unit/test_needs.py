@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from workers.doctor.needs import NEEDS
+from docs.needs import NEEDS
 
 
 @pytest.mark.parametrize("need", NEEDS, ids=lambda each: f"{each.role}: {each.need}")
