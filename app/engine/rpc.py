@@ -245,8 +245,6 @@ def _member(runtime: Runtime, conductor: str) -> Member:
 
 @dataclass(slots=True)
 class _PendingCall:
-    """One call in progress."""
-
     runtime: Runtime
     node: Node
     method: Method

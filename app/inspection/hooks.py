@@ -164,7 +164,6 @@ def architecture(subject: Subject, options: Options) -> None:
 
 @hook("cpus")
 def cpus(subject: Subject, options: Options) -> None:
-    """Set `properties/cpus`."""
     fact = "the number of processors"
     subject.set_property("cpus", _needed(subject, "cpu", "count", fact))
 

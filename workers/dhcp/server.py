@@ -70,7 +70,6 @@ class Program:
             self.process.send_signal(signal_number)
 
     def end(self) -> None:
-        """End the program."""
         if self.process is None or self.process.poll() is not None:
             return
         self.process.terminate()
@@ -104,8 +103,6 @@ class Program:
 
 @dataclass(slots=True)
 class DhcpServer:
-    """The DHCP server of this conductor."""
-
     runtime: Runtime
     folder: Path  # of its files
     backend: Backend

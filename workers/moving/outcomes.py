@@ -26,8 +26,6 @@ LEFT = (Outcome.DIFFERS, Outcome.ONLY_IN_IRONIC, Outcome.SKIPPED)
 
 @dataclass(frozen=True, slots=True)
 class MovedRow:
-    """A row, and the outcome of its move."""
-
     kind: str  # as "node", "deploy template"
     uuid: str
     name: str | None
