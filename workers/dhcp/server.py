@@ -8,9 +8,7 @@ the machines that they know.
 """
 
 import fcntl
-import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -22,10 +20,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.db.diagnosis import reason
 from app.observe import log
+from app.process.parent_death import tied
 from app.runtime import Runtime
 from drivers.builtin import boot_loaders
 from drivers.core.errors import HardwareError
-from workers.dhcp import child, known_machines
+from workers.dhcp import known_machines
 from workers.dhcp.backends import BACKENDS, Backend, Command
 from workers.dhcp.known_machines import KnownMachine
 
@@ -82,9 +81,8 @@ class Program:
     def _start(self) -> None:
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", child.__file__, str(os.getpid()), *self.command],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            )  # fmt: skip
+                tied(self.command), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
         self._started, self.is_renewed = time.monotonic(), False
         logger.info("dhcp.started", program=self.name, pid=self.process.pid)
 
@@ -124,7 +122,7 @@ class DhcpServer:
             self._thread.join(STOP_TIME + GLANCE)
 
     def _run(self) -> None:
-        # the programs end with the thread that has started them, see `child`
+        # the programs end with the thread that has started them, see `tied`
         try:
             while not self._stopped.wait(GLANCE):
                 try:

@@ -76,9 +76,7 @@ def _read(runtime: Runtime, conductor: str, ids: Sequence[int]) -> dict[str, int
 
 def _query(runtime: Runtime) -> bmc_sweep.OwnersQuery:
     """Return the query for the nodes whose sensors are read."""
-    query = select(*bmc_sweep.OWNING).where(
-        Node.reservation.is_(None), Node.maintenance.is_(False)
-    )
+    query = select(*bmc_sweep.OWNING).where(Node.reservation.is_(None), Node.maintenance.is_(False))
     if runtime.settings.sensor_data.enable_for_undeployed_nodes:
         return query.where(Node.provision_state.not_in(EXCLUDED))
     return query.where(Node.provision_state == State.ACTIVE)
