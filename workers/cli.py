@@ -5,6 +5,7 @@ All commands of `ingot`: service processes, database, settings, and the API clie
 import socket
 import sys
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -232,7 +233,7 @@ def doctor(
             )
         )
     )
-    results = [result.document() for result in examination.examine(settings, fix=fix)]
+    results = [asdict(result) for result in examination.examine(settings, fix=fix)]
     if results or output is Form.JSON:
         columns = ("check", "subject", "explanation", "repaired" if fix else "repairable")
         Output(output).items(results, columns)
