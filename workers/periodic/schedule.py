@@ -86,9 +86,9 @@ class Periodic:
     work: Prepared | None = None
 
 
-def by_one(name: str, run: Callable[[Runtime], object], period: Period, **limits: Any) -> Periodic:
-    """Declare a task that any conductor runs. limits: `at_most` and `work`."""
-    return Periodic(name, lambda control: run(control.runtime), period, **limits)
+def by_one(name: str, run: Callable[[Runtime], object], period: Period, **options: Any) -> Periodic:
+    """Declare a task that any conductor runs. options: `at_most` and `work`."""
+    return Periodic(name, lambda control: run(control.runtime), period, **options)
 
 
 def by_each(
