@@ -1,8 +1,7 @@
-"""Messages to conductors: steps of operations, tasks, and the transport of calls."""
+"""Messages to conductors: steps of operations, and tasks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +49,3 @@ class TaskMessage:
     task: str
     arguments: Sequence[str]
     delay: float = 0  # seconds until it is sent
-
-
-class Calls(Protocol):
-    """Transport of synchronous calls to conductors, and of their answers (`app.engine.rpc`)."""
-
-    def post(self, conductor: str, key: str, call: Mapping[str, Any], seconds: float) -> None:
-        """Send a call to a conductor; it expires after `seconds` if it was not started."""
-
-    def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
-        """Return the answer to a call, or None if none has arrived within `seconds`."""
-
-    def withdraw(self, key: str) -> bool:
-        """Cancel a call; False if the conductor has started it, or it is lost."""
