@@ -7,12 +7,13 @@ Each entry point (API, conductor, beat, a test) makes one and passes it on.
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session
 
-from app.broker.messages import Calls, Consoles, Message, TaskMessage
+from app.broker.consoles import ConsoleChannel
+from app.broker.messages import Message, TaskMessage
 from app.broker.refused_lookups import Refusals
 from app.config.settings import Settings, SettingsError
 from app.db import connections, transactions
@@ -28,6 +29,9 @@ from drivers.core import registry
 from drivers.core.bmc import Bmcs
 from drivers.core.registry import Registry
 
+if TYPE_CHECKING:  # Celery is slow to import
+    from app.broker.calls import RedisCalls
+
 RUNTIME = "runtime"
 T = TypeVar("T")
 
@@ -42,8 +46,8 @@ class Runtime:
     # returns whether the broker took the message; raises nothing
     send: Callable[[Message | TaskMessage], bool]
     cache: dict[str, Any] = field(default_factory=dict)
-    calls: Calls | None = None  # None in a process that calls no conductors
-    consoles: Consoles | None = None  # None in a process that opens no consoles
+    calls: "RedisCalls | None" = None  # None in a process that calls no conductors
+    consoles: ConsoleChannel | None = None  # None in a process that opens no consoles
     refusals: Refusals | None = None  # of lookups, if this process records them
     # length of a conductor's step queue, by its name; raises Unavailable; None without a broker
     backlog: Callable[[str], int] | None = None

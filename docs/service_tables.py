@@ -6,7 +6,7 @@ from app.metrics.table import METRICS
 from app.selection.conditions import FIELDS
 from app.selection.grammar import Kind
 from docs.markdown import Lines, code, table
-from workers.doctor.needs import NEEDS
+from docs.needs import NEEDS
 
 
 def policy() -> Lines:

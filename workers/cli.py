@@ -5,6 +5,7 @@ All commands of `ingot`: service processes, database, settings, and the API clie
 import socket
 import sys
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,7 @@ from workers.commands import (
     user_commands,
 )
 from workers.commands.command_runtime import disposing, silent_runtime
-from workers.commands.configuration import Config, DatabaseUrl, DataDir, read, read_for
+from workers.commands.configuration import Config, DatabaseUrl, DataDir, read
 from workers.supervisor import location, permissions, roles
 from workers.supervisor import up as supervisor
 from workers.supervisor.location import StartError
@@ -73,9 +74,9 @@ def up(
     config: Config = None,
 ) -> None:
     """Start the whole service: API, conductors, beat, Redis; migrate the database first."""
-    settings = read_for(
-        "up",
+    settings = read(
         config,
+        role="up",
         DEFAULT__data_dir=data_dir and str(data_dir),
         api__host_ip=host,
         api__port=port,
@@ -92,7 +93,7 @@ def read_alone(config: Path | None, role: str) -> Settings:
 
     Raises SettingsError: no URL of Redis is set.
     """
-    settings = location.complete(read_for(role, config))
+    settings = location.complete(read(config, role=role))
     if not settings.broker.url:
         raise SettingsError("[broker]url is needed to run a role alone: set INGOT_BROKER_URL")
     return settings
@@ -135,7 +136,7 @@ def beat(config: Config = None) -> None:
 @app.command()
 def files(config: Config = None) -> None:
     """Serve the files that machines fetch from the conductors of this host."""
-    settings = location.complete(read_for("files", config))
+    settings = location.complete(read(config, role="files"))
     if not settings.deploy.http_port:
         raise SettingsError("[deploy]http_port is needed to serve files alone")
     permissions.prepare(settings)
@@ -232,7 +233,7 @@ def doctor(
             )
         )
     )
-    results = [result.document() for result in examination.examine(settings, fix=fix)]
+    results = [asdict(result) for result in examination.examine(settings, fix=fix)]
     if results or output is Form.JSON:
         columns = ("check", "subject", "explanation", "repaired" if fix else "repairable")
         Output(output).items(results, columns)

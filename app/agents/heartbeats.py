@@ -50,8 +50,6 @@ class AgentHeartbeat(NamedTuple):
 
 
 class RecordedHeartbeat(NamedTuple):
-    """A recorded heartbeat."""
-
     node_id: int
     waited_for: bool  # an operation waits for it, and must be resumed
 

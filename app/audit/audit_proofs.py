@@ -179,7 +179,8 @@ def verify(connection: Connection, settings: Audit, head: str | None = None) -> 
     """
     Verify all records and checkpoints. head: of an earlier verification, which must be among them.
     """
-    ring, findings = keyring_of(connection.dialect), _Findings()
+    ring = keyring_of(connection.dialect)
+    findings: list[str] = []
     checkpoints = connection.execute(select(_C).where(_C.mac.is_not(None)).order_by(_C.first)).all()
     start = checkpoints[0].first if checkpoints else 1
     previous_mac: str | None = None
@@ -190,23 +191,25 @@ def verify(connection: Connection, settings: Audit, head: str | None = None) -> 
     later_records += sum(checkpoint.others for checkpoint in checkpoints)
     for row in checkpoints:
         if row.first != end + 1:
-            findings.add(f"checkpoints of records {end + 1} to {row.first - 1} are missing")
+            findings.append(f"checkpoints of records {end + 1} to {row.first - 1} are missing")
         if ring.proof(_signed(previous_mac, row.first, row.last, row)) != row.mac:
-            findings.add(f"the checkpoint of records {row.first} to {row.last} was changed")
+            findings.append(f"the checkpoint of records {row.first} to {row.last} was changed")
         later_records -= row.others
         _compare(connection, row, settings, later_records, findings)
         previous_mac, end = row.mac, row.last
     if head is not None and head not in {checkpoint.mac for checkpoint in checkpoints}:
-        findings.add("the checkpoint with the given head is missing: records after it, too")
+        findings.append("the checkpoint with the given head is missing: records after it, too")
     checked = 0
     for record in _records(connection, tuple(_R), start, None):
         checked += 1
         if record.mac is None:
-            findings.add(f"record {record.id} has no proof")
+            findings.append(f"record {record.id} has no proof")
         elif ring.proof(audit_records.signed({**record._mapping})) != record.mac:
-            findings.add(f"record {record.id} was changed, or added by another program")
+            findings.append(f"record {record.id} was changed, or added by another program")
     unproven = connection.scalar(select(func.count()).where(_R.id < start)) or 0
-    return Verdict(checked, len(checkpoints), unproven, previous_mac, findings.listed())
+    if len(findings) > _LISTED:
+        findings[_LISTED:] = [f"and {len(findings) - _LISTED} more"]
+    return Verdict(checked, len(checkpoints), unproven, previous_mac, findings)
 
 
 def _compare(
@@ -214,7 +217,7 @@ def _compare(
     row: Row[object],
     settings: Audit,
     later_records: int,
-    findings: "_Findings",
+    findings: list[str],
 ) -> None:
     """Compare the records of a range with its checkpoint. later_records: others in later ranges."""
     facts = _facts(connection, row.first, row.last).columns()
@@ -230,16 +233,4 @@ def _compare(
         was, is_ = getattr(row, name), facts[name]
         comparison = f"{was} records of {name} had been proven, and there are {is_}"
         explanation = "" if was != is_ else ": outcomes, times or records were changed"
-        findings.add(f"records {row.first} to {row.last}: {comparison}{explanation}")
-
-
-class _Findings:
-    def __init__(self) -> None:
-        self._all: list[str] = []
-
-    def add(self, finding: str) -> None:
-        self._all.append(finding)
-
-    def listed(self) -> list[str]:
-        remainder = len(self._all) - _LISTED
-        return self._all[:_LISTED] + ([f"and {remainder} more"] if remainder > 0 else [])
+        findings.append(f"records {row.first} to {row.last}: {comparison}{explanation}")

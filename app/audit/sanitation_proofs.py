@@ -111,7 +111,6 @@ def key_of(text: str) -> bytes:
 
 
 def pem_of(public_key: bytes) -> str:
-    """Return a public key as PEM."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 

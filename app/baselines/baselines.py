@@ -29,9 +29,7 @@ def create(session: Session, fields: Mapping[str, object]) -> Baseline:
     """
     if (session.scalar(select(func.count()).select_from(Baseline)) or 0) >= MOST:
         raise Conflict(f"there are {MOST} baselines, the most of a service: delete one of them")
-    baseline = row_changes.make(Baseline, fields)
-    row_changes.add(session, baseline)
-    return baseline
+    return row_changes.add(session, row_changes.make(Baseline, fields))
 
 
 def change(session: Session, baseline: Baseline, values: Mapping[str, object]) -> None:

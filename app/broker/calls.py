@@ -1,5 +1,5 @@
 """
-Calls to conductors over Redis (`app.broker.messages.Calls`), for both the caller and the conductor.
+Calls to conductors over Redis, for both the caller and the conductor.
 
 A message carries only a key. The call lies under the key until a conductor takes it, the caller
 withdraws it, or its time is over: it is executed at most once, even if its message is delivered
@@ -48,6 +48,7 @@ class RedisCalls:
         self._reach = application.breakers.of_calls()
 
     def post(self, conductor: str, key: str, call: Mapping[str, Any], seconds: float) -> None:
+        """Send a call to a conductor; it expires after `seconds` if it was not started."""
         name = self._call(key)
         with self._reaching():
             self._client.set(name, self._seals.seal(call, name), px=int(seconds * 1000))
@@ -56,7 +57,8 @@ class RedisCalls:
             queue = queues_of(self._application).now(conductor)
             send_task(self._application, CALL_TASK, hint, queue)
 
-    def receive(self, key: str, seconds: float) -> Mapping[str, object] | None:
+    def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
+        """Return the answer to a call, or None if none has arrived within `seconds`."""
         name = self._answer(key)
         with self._reaching():
             item = self._client.blpop([name], timeout=seconds)
@@ -67,6 +69,7 @@ class RedisCalls:
             return None
 
     def withdraw(self, key: str) -> bool:
+        """Cancel a call; False if the conductor has started it, or it is lost."""
         with self._reaching():
             return bool(self._client.delete(self._call(key)))
 

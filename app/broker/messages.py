@@ -1,8 +1,7 @@
-"""Messages to conductors: steps of operations, tasks, and the transport of calls."""
+"""Messages to conductors: steps of operations, and tasks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,40 +49,3 @@ class TaskMessage:
     task: str
     arguments: Sequence[str]
     delay: float = 0  # seconds until it is sent
-
-
-class Calls(Protocol):
-    """Transport of synchronous calls to conductors, and of their answers (`app.engine.rpc`)."""
-
-    def post(self, conductor: str, key: str, call: Mapping[str, Any], seconds: float) -> None:
-        """Send a call to a conductor; it expires after `seconds` if it was not started."""
-
-    def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
-        """Return the answer to a call, or None if none has arrived within `seconds`."""
-
-    def withdraw(self, key: str) -> bool:
-        """Cancel a call; False if the conductor has started it, or it is lost."""
-
-
-class Consoles(Protocol):
-    """Output, input and tickets of consoles, for the API (`app.broker.consoles`)."""
-
-    def output(self, node: str, start: str) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        """Return (position, document) of a node's output after a position, or wait a little."""
-
-    def screen(
-        self, node: str, viewer: str, start: str, screen_start: str
-    ) -> Sequence[tuple[bool, str, Mapping[str, Any]]]:
-        """Return (whether of the viewer, position, document) of a node and a viewer of it."""
-
-    def newest(self, node: str) -> str:
-        """Return the position of the newest document of a node's output."""
-
-    def send(self, node: str, document: Mapping[str, Any]) -> None:
-        """Send a document of input."""
-
-    def keep_ticket(self, ticket: str, document: Mapping[str, Any], seconds: int = ...) -> None:
-        """Keep the document of a ticket for some seconds."""
-
-    def take_ticket(self, ticket: str) -> Mapping[str, Any] | None:
-        """Return the document of a ticket, once."""

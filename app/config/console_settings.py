@@ -26,8 +26,6 @@ class Console:
 
 @dataclass(frozen=True, slots=True)
 class Vnc:
-    """Group vnc."""
-
     token_timeout: int = count(600, "Seconds for which the address of a graphical console in `states/console` can be opened, once", minimum=10)
     read_only: bool = option(False, "Pass neither keys nor pointer to graphical consoles")
     launcher: str = option("", "Command that starts a VNC server for consoles of the interface redfish-graphical whose BMC has none of its own, at {port} of 127.0.0.1; {node} is the UUID. In its environment are APP and APP_INFO, as containers of Ironic's consoles read them, and so the login of the BMC. Not in Ironic", check=launcher)

@@ -201,8 +201,6 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class SensorData:
-    """Group sensor_data."""
-
     send_sensor_data: bool = option(False, "Read the sensors of machines, for metrics, history and notifications")
     interval: float = seconds(600, "Seconds between two reads of a machine's sensors", minimum=1)
     wait_timeout: float = seconds(300, "Seconds after which a sweep of a conductor's machines ends; the rest is read first by the next one", minimum=1)

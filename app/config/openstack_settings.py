@@ -84,8 +84,6 @@ class Glance(ServiceSession):
 
 @dataclass(frozen=True, slots=True)
 class Oci:
-    """Group oci."""
-
     authentication_config: str | None = option(None, 'File with secrets of container registries, as container engines have it: {"auths": {HOST: {"auth": ...}}}; read for each image')
     permit_fallback_to_http_transport: bool = option(False, "Use http for registries that do not answer by https")
 

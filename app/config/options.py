@@ -50,8 +50,6 @@ def group(kind: type[Any], name: str | None = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A declared option."""
-
     group: str
     name: str
     type: Any

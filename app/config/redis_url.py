@@ -48,8 +48,6 @@ _HOST = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RedisUrl:
-    """A parsed URL."""
-
     scheme: str  # of `FORMS`
     hosts: tuple[tuple[str, int], ...] = ()  # of Redis, or of the Sentinels; empty for a socket
     path: str = ""  # of the socket

@@ -80,8 +80,6 @@ __all__ = ["Settings", "SettingsError", "load"]
 # fmt: off
 @dataclass(frozen=True, slots=True)
 class Default:
-    """Group DEFAULT."""
-
     data_dir: str = option("", "Data directory of `ingot up`; empty: .ingot in the working directory, if it exists or can be created, else $XDG_STATE_HOME/ingot")
     host: str = option("", "Name of this conductor; empty: the host's name")
     my_ip: str = option("", "Address at which machines reach this host; empty: detected", check=hosts.optional_host)

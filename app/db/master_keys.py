@@ -26,8 +26,6 @@ class WrongKey(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DataKeyRow:
-    """A row of the table of data keys."""
-
     id: str  # random
     master: str  # name of the master key that encrypts it
     wrapped: str
@@ -36,8 +34,6 @@ class DataKeyRow:
 
 @dataclass(frozen=True)
 class Master:
-    """A master key."""
-
     key: bytes
 
     @property

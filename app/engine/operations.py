@@ -273,7 +273,6 @@ def rewind(session: Session, operation: Operation, position: int) -> None:
 
 
 def current_step(session: Session, operation: Operation) -> OperationStep:
-    """Return the step at the cursor."""
     return next(row for row in steps_of(session, operation) if row.position == operation.cursor)
 
 

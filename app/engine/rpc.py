@@ -10,13 +10,12 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.broker.messages import Calls
 from app.cluster import conductors
 from app.cluster.hash_ring import Member, owner
 from app.db.clock import now
@@ -28,6 +27,9 @@ from app.process import release
 from app.requests.locked_nodes import retry_while_locked
 from app.requests.request_slots import yielding_slot
 from app.runtime import Runtime
+
+if TYPE_CHECKING:  # Celery is slow to import
+    from app.broker.calls import RedisCalls
 
 #: Seconds between checks that the called conductor is alive.
 LIVENESS_INTERVAL = 0.5
@@ -223,7 +225,7 @@ def _document(
     }
 
 
-def _calls_of(runtime: Runtime) -> Calls:
+def _calls_of(runtime: Runtime) -> "RedisCalls":
     """Return the transport of calls. Raises Unavailable: this process has none."""
     if runtime.calls is None:
         raise Unavailable("This process cannot call conductors.")
@@ -245,8 +247,6 @@ def _member(runtime: Runtime, conductor: str) -> Member:
 
 @dataclass(slots=True)
 class _PendingCall:
-    """One call in progress."""
-
     runtime: Runtime
     node: Node
     method: Method
@@ -297,7 +297,7 @@ class _PendingCall:
             f" {self._about}{doubt}."
         )
 
-    def _post(self, calls: Calls, member: Member) -> str:
+    def _post(self, calls: "RedisCalls", member: Member) -> str:
         key = _new_key(member)
         calls.post(member.name, key, self.document, max(self.end - time.monotonic(), 0.001))
         return key

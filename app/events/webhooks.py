@@ -18,8 +18,6 @@ from app.runtime import runtime_of
 from drivers.core.errors import InvalidDriverInfo
 from drivers.net import networks, urls
 
-#: Caller of requests without authentication.
-
 
 def create(
     session: Session, fields: Mapping[str, Any], caller: Caller = UNAUTHENTICATED
@@ -42,8 +40,7 @@ def create(
     _, newest = change_events.ends(session)
     webhook = row_changes.make(Webhook, {**fields, "position": newest})
     webhook.user_id, webhook.user_name = caller.user_id, caller.user_name
-    row_changes.add(session, webhook)
-    return webhook
+    return row_changes.add(session, webhook)
 
 
 def change(session: Session, webhook: Webhook, values: Mapping[str, Any]) -> None:

@@ -83,35 +83,19 @@ def build(
     node: Node,
     ports: Sequence[Port] = (),
     agent: AgentRecord | None = None,
-    *,
-    traits: Sequence[str] = (),
-    silent_for: float | None = None,
-    groups: Sequence[Portgroup] = (),
-    **attempt: object,
+    **parts: Any,
 ) -> Target:
     """
-    Build a target. `attempt` has the fields of a step's attempt (progress, before_order, ...).
+    Build a target. `parts`: those of `rarely_needed`, and the fields of a step's attempt (progress,
+    before_order, ...).
 
     Secrets in the vault are read; so it is called in no transaction. In one: `of_node`.
-
-    `traits` are sent to the agent, and `silent_for` are the seconds since its last heartbeat; both
-    may be left out if none runs. `groups` are needed if the network interface keeps VIFs.
 
     Raises InvalidDriverInfo: the driver or one of its interfaces is not loaded here, or a secret of
         `driver_info` cannot be decrypted: BMCs lock users after wrong passwords.
     Raises SecretsUnavailable: the vault does not give the node's secrets now.
     """
-    target = _build(
-        runtime,
-        node,
-        ports,
-        agent,
-        traits=traits,
-        silent_for=silent_for,
-        groups=groups,
-        **attempt,
-    )
-    return with_secrets(runtime, target)
+    return with_secrets(runtime, _build(runtime, node, ports, agent, **parts))
 
 
 def with_secrets(runtime: Runtime, target: Target) -> Target:
@@ -148,7 +132,14 @@ def _build(
     groups: Sequence[Portgroup] = (),
     **attempt: Any,
 ) -> Target:
-    """Build a target with the references to secrets in the vault. Raises InvalidDriverInfo."""
+    """
+    Build a target with the references to secrets in the vault.
+
+    traits: are sent to the agent. silent_for: seconds since its last heartbeat. groups: are needed
+    if the network interface keeps VIFs. attempt: fields of a step's attempt.
+
+    Raises InvalidDriverInfo.
+    """
     require_readable("driver_info", node.driver_info)
     options = runtime.cache.get("options")
     if options is None:

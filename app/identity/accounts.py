@@ -45,8 +45,7 @@ def create_user(
     user = User(
         uuid=uuid or str(uuid4()), name=_checked(name), password_hash=password_hash, enabled=True
     )
-    row_changes.add(session, user)
-    return user
+    return row_changes.add(session, user)
 
 
 def set_password(session: Session, name: str, password: str | None) -> None:
@@ -77,9 +76,7 @@ def create_group(session: Session, name: str) -> Group:
     Raises Invalid: the name is malformed.
     Raises AlreadyExists.
     """
-    group = Group(name=_checked(name))
-    row_changes.add(session, group)
-    return group
+    return row_changes.add(session, Group(name=_checked(name)))
 
 
 def add_member(session: Session, group: str, user: str) -> None:
@@ -141,9 +138,7 @@ def create_project(session: Session, name: str, ident: str | None = None) -> Pro
         raise Invalid(f"{'id' if ident == SYSTEM else 'name'}: {SYSTEM} is the scope of the system")
     if ident is not None and not (is_name(ident) and len(ident) <= LONGEST_IDENT):
         raise Invalid(f"id: expected 1 to {LONGEST_IDENT} printable characters without a colon")
-    project = Project(ident=ident or str(uuid4()), name=_checked(name))
-    row_changes.add(session, project)
-    return project
+    return row_changes.add(session, Project(ident=ident or str(uuid4()), name=_checked(name)))
 
 
 def find(session: Session, model: type[Named], name: str) -> Named:

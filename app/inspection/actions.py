@@ -6,7 +6,9 @@ sends a request.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from urllib3.util import Retry
@@ -19,6 +21,10 @@ from drivers.net import fetch
 
 logger = log.get(__name__)
 
+#: An object, and a path in it.
+Location = tuple[Document, list[str]]
+#: Finds the object that the arguments of an operator name; the end checks the changed field.
+Locator = Callable[..., AbstractContextManager[Location]]
 LEVELS = ("debug", "info", "warning", "error", "critical")
 #: Status codes after which `api-call` retries.
 _RETRIED_STATUSES = (429, 500, 502, 503, 504)
@@ -44,48 +50,29 @@ def parts_of(path: object) -> list[str]:
     return parts
 
 
-def _holder(document: Document, parts: list[str], *, create: bool) -> Document:
-    """
-    Return the object with the last name of a path. create: add missing objects.
-
-    Raises InspectionFailed: a part of the path is no object.
-    Raises KeyError: a part is missing.
-    """
-    for part in parts[:-1]:
-        document = document.setdefault(part, {}) if create else document[part]
-        if not isinstance(document, dict):
-            raise InspectionFailed(f"path: {part!r} of {'/'.join(parts)} is not an object")
-    return document
-
-
-def _set(document: Document, parts: list[str], value: object) -> None:
-    _holder(document, parts, create=True)[parts[-1]] = value
-
-
-def _extend(document: Document, parts: list[str], value: object, unique: object) -> None:
-    holder = _holder(document, parts, create=True)
-    items = holder.get(parts[-1])
-    if items is None:
-        items = []
-    if not isinstance(items, list):
-        raise InspectionFailed(f"path: {'/'.join(parts)} is not a list")
-    if not unique or value not in items:
-        holder[parts[-1]] = [*items, value]
-
-
-def _delete(document: Document, parts: list[str]) -> None:
-    try:
-        holder = _holder(document, parts, create=False)
-        del holder[parts[-1]]
-    except KeyError:
-        return  # already absent
-
-
-def _node_path(path: object) -> list[str]:
+@contextmanager
+def _of_node(subject: Subject, path: object) -> Iterator[Location]:
     parts = parts_of(path)
     if parts[0] not in NODE_FIELDS and not parts[0].endswith("_interface"):
         raise InspectionFailed(f"path: {parts[0]!r} of a node cannot be changed by rules")
-    return parts
+    yield subject.node, parts
+    _convert(subject.node, parts[0], NODE_FIELDS)
+
+
+@contextmanager
+def _of_port(subject: Subject, port_id: object, path: object) -> Iterator[Location]:
+    port, parts = subject.port(str(port_id)), parts_of(path)
+    if port is None:
+        raise InspectionFailed(f"port_id: the node has no port {port_id}")
+    if parts[0] not in PORT_FIELDS:
+        raise InspectionFailed(f"path: {parts[0]!r} of a port cannot be changed by rules")
+    yield port, parts
+    _convert(port, parts[0], PORT_FIELDS)
+
+
+@contextmanager
+def _of_plugin_data(subject: Subject, path: object) -> Iterator[Location]:
+    yield subject.plugin_data, parts_of(path)
 
 
 def _convert(document: Document, name: str, types: Mapping[str, type]) -> None:
@@ -103,67 +90,42 @@ def _convert(document: Document, name: str, types: Mapping[str, type]) -> None:
         raise InspectionFailed(f"path: {name} cannot be {value!r}")
 
 
-def _set_attribute(subject: Subject, path: object, value: object) -> None:
-    parts = _node_path(path)
-    _set(subject.node, parts, value)
-    _convert(subject.node, parts[0], NODE_FIELDS)
+def _holder(document: Document, parts: list[str], *, create: bool) -> Document:
+    """
+    Return the object with the last name of a path. create: add missing objects.
+
+    Raises InspectionFailed: a part of the path is no object.
+    Raises KeyError: a part is missing.
+    """
+    for part in parts[:-1]:
+        document = document.setdefault(part, {}) if create else document[part]
+        if not isinstance(document, dict):
+            raise InspectionFailed(f"path: {part!r} of {'/'.join(parts)} is not an object")
+    return document
 
 
-def _extend_attribute(
-    subject: Subject, path: object, value: object, unique: object = False
+def _set(locate: Locator, subject: Subject, value: object, **names: object) -> None:
+    with locate(subject, **names) as (document, parts):
+        _holder(document, parts, create=True)[parts[-1]] = value
+
+
+def _extend(
+    locate: Locator, subject: Subject, value: object, unique: object = False, **names: object
 ) -> None:
-    parts = _node_path(path)
-    _extend(subject.node, parts, value, unique)
-    _convert(subject.node, parts[0], NODE_FIELDS)
+    with locate(subject, **names) as (document, parts):
+        holder = _holder(document, parts, create=True)
+        items = holder.get(parts[-1])
+        if items is None:
+            items = []
+        if not isinstance(items, list):
+            raise InspectionFailed(f"path: {'/'.join(parts)} is not a list")
+        if not unique or value not in items:
+            holder[parts[-1]] = [*items, value]
 
 
-def _del_attribute(subject: Subject, path: object) -> None:
-    parts = _node_path(path)
-    _delete(subject.node, parts)
-    _convert(subject.node, parts[0], NODE_FIELDS)
-
-
-def _port(subject: Subject, port_id: object, path: object) -> tuple[Document, list[str]]:
-    port, parts = subject.port(str(port_id)), parts_of(path)
-    if port is None:
-        raise InspectionFailed(f"port_id: the node has no port {port_id}")
-    if parts[0] not in PORT_FIELDS:
-        raise InspectionFailed(f"path: {parts[0]!r} of a port cannot be changed by rules")
-    return port, parts
-
-
-def _set_port_attribute(subject: Subject, port_id: object, path: object, value: object) -> None:
-    port, parts = _port(subject, port_id, path)
-    _set(port, parts, value)
-    _convert(port, parts[0], PORT_FIELDS)
-
-
-def _extend_port_attribute(
-    subject: Subject, port_id: object, path: object, value: object, unique: object = False
-) -> None:
-    port, parts = _port(subject, port_id, path)
-    _extend(port, parts, value, unique)
-    _convert(port, parts[0], PORT_FIELDS)
-
-
-def _del_port_attribute(subject: Subject, port_id: object, path: object) -> None:
-    port, parts = _port(subject, port_id, path)
-    _delete(port, parts)
-    _convert(port, parts[0], PORT_FIELDS)
-
-
-def _set_plugin_data(subject: Subject, path: object, value: object) -> None:
-    _set(subject.plugin_data, parts_of(path), value)
-
-
-def _extend_plugin_data(
-    subject: Subject, path: object, value: object, unique: object = False
-) -> None:
-    _extend(subject.plugin_data, parts_of(path), value, unique)
-
-
-def _unset_plugin_data(subject: Subject, path: object) -> None:
-    _delete(subject.plugin_data, parts_of(path))
+def _delete(locate: Locator, subject: Subject, **names: object) -> None:
+    with locate(subject, **names) as (document, parts), suppress(KeyError):  # already absent
+        del _holder(document, parts, create=False)[parts[-1]]
 
 
 # Capabilities, traits
@@ -216,21 +178,23 @@ def _call_api(  # noqa: PLR0917 - called by name
 ACTIONS = {
     "fail": Operation(("msg",), (), _fail),
     "log": Operation(("msg",), ("level",), _log),
-    "set-attribute": Operation(("path", "value"), (), _set_attribute),
-    "extend-attribute": Operation(("path", "value"), ("unique",), _extend_attribute),
-    "del-attribute": Operation(("path",), (), _del_attribute),
+    "set-attribute": Operation(("path", "value"), (), partial(_set, _of_node)),
+    "extend-attribute": Operation(("path", "value"), ("unique",), partial(_extend, _of_node)),
+    "del-attribute": Operation(("path",), (), partial(_delete, _of_node)),
     "set-capability": Operation(("name", "value"), (), _set_capability),
     "unset-capability": Operation(("name",), (), _unset_capability),
     "add-trait": Operation(("name",), (), _add_trait),
     "remove-trait": Operation(("name",), (), _remove_trait),
-    "set-plugin-data": Operation(("path", "value"), (), _set_plugin_data),
-    "extend-plugin-data": Operation(("path", "value"), ("unique",), _extend_plugin_data),
-    "unset-plugin-data": Operation(("path",), (), _unset_plugin_data),
-    "set-port-attribute": Operation(("port_id", "path", "value"), (), _set_port_attribute),
-    "extend-port-attribute": Operation(
-        ("port_id", "path", "value"), ("unique",), _extend_port_attribute
+    "set-plugin-data": Operation(("path", "value"), (), partial(_set, _of_plugin_data)),
+    "extend-plugin-data": Operation(
+        ("path", "value"), ("unique",), partial(_extend, _of_plugin_data)
     ),
-    "del-port-attribute": Operation(("port_id", "path"), (), _del_port_attribute),
+    "unset-plugin-data": Operation(("path",), (), partial(_delete, _of_plugin_data)),
+    "set-port-attribute": Operation(("port_id", "path", "value"), (), partial(_set, _of_port)),
+    "extend-port-attribute": Operation(
+        ("port_id", "path", "value"), ("unique",), partial(_extend, _of_port)
+    ),
+    "del-port-attribute": Operation(("port_id", "path"), (), partial(_delete, _of_port)),
     "api-call": Operation(
         ("url",), ("headers", "proxies", "timeout", "retries", "backoff_factor"), _call_api
     ),

@@ -158,22 +158,18 @@ def ports(subject: Subject, options: Options) -> None:
 @hook("architecture")
 def architecture(subject: Subject, options: Options) -> None:
     """Set `properties/cpu_arch`."""
-    fact = "the architecture of the processor"
-    subject.set_property("cpu_arch", _needed(subject, "cpu", "architecture", fact))
+    _copy(subject, "cpu", "architecture", "cpu_arch", "the architecture of the processor")
 
 
 @hook("cpus")
 def cpus(subject: Subject, options: Options) -> None:
-    """Set `properties/cpus`."""
-    fact = "the number of processors"
-    subject.set_property("cpus", _needed(subject, "cpu", "count", fact))
+    _copy(subject, "cpu", "count", "cpus", "the number of processors")
 
 
 @hook("memory")
 def memory(subject: Subject, options: Options) -> None:
     """Set `properties/memory_mb`."""
-    fact = "the size of the memory"
-    subject.set_property("memory_mb", _needed(subject, "memory", "physical_mb", fact))
+    _copy(subject, "memory", "physical_mb", "memory_mb", "the size of the memory")
 
 
 @hook("root-device")
@@ -330,18 +326,16 @@ def _part(subject: Subject, name: str) -> Mapping[str, Any]:
     return section if isinstance(section, Mapping) else {}
 
 
-def _needed(subject: Subject, part: str, key: str, fact: str) -> object:
+def _copy(subject: Subject, part: str, key: str, name: str, fact: str) -> None:
     """
-    Return a value of the inventory; None if it is missing, and the inventory may be incomplete.
+    Set a property to a value of the inventory. fact: the name of the value in messages.
 
-    fact: the name of the value in messages.
-
-    Raises InspectionFailed: it is missing.
+    Raises InspectionFailed: it is missing, and the inventory has to be complete.
     """
     value = _part(subject, part).get(key)
     if not value:
         subject.missing(f"does not contain {fact}")
-    return value or None
+    subject.set_property(name, value or None)
 
 
 def _disk_sizes(subject: Subject) -> list[int]:

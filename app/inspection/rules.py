@@ -62,7 +62,6 @@ def _check(kind: str, item: object, operations: Mapping[str, Operation]) -> None
 
 
 def _without_inversion(op: object) -> Any:
-    """Return an operator without its `!`."""
     return op.strip().removeprefix("!").strip() if isinstance(op, str) else op
 
 

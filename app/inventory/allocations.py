@@ -35,8 +35,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> Allocation:
         raise Unavailable("No conductor has ever been started.")
     allocation = _make(session, fields)
     scheduling.request_search(session, allocation)
-    row_changes.add(session, allocation)
-    return allocation
+    return row_changes.add(session, allocation)
 
 
 def backfill(session: Session, ident: str, fields: Mapping[str, Any]) -> Allocation:
@@ -58,8 +57,7 @@ def backfill(session: Session, ident: str, fields: Mapping[str, Any]) -> Allocat
     _check_fits(session, node, allocation)
     nodes.check_unlocked(node)
     scheduling.bind(node, allocation)
-    row_changes.add(session, allocation)
-    return allocation
+    return row_changes.add(session, allocation)
 
 
 def lock(session: Session, condition: ColumnElement[bool]) -> tuple[Allocation, Node | None] | None:

@@ -32,8 +32,6 @@ RECENT = 11
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A measured number."""
-
     metric: str
     value: float
     unit: str | None = None

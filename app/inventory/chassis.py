@@ -19,9 +19,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> Chassis:
 
     Raises AlreadyExists.
     """
-    chassis = row_changes.make(Chassis, fields)
-    row_changes.add(session, chassis)
-    return chassis
+    return row_changes.add(session, row_changes.make(Chassis, fields))
 
 
 def check(session: Session | Connection, uuid: str) -> None:

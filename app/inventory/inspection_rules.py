@@ -23,8 +23,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> InspectionRule:
     """
     rule = row_changes.make(InspectionRule, fields)
     _check(rule)
-    row_changes.add(session, rule)
-    return rule
+    return row_changes.add(session, rule)
 
 
 def change(session: Session, rule: InspectionRule, values: Mapping[str, Any]) -> None:

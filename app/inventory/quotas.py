@@ -41,9 +41,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> Quota:
             f"project: {project} is the name of project {idents[0].ident}: give its identifier,"
             " which nodes have as lessee"
         )
-    quota = row_changes.make(Quota, fields)
-    row_changes.add(session, quota)
-    return quota
+    return row_changes.add(session, row_changes.make(Quota, fields))
 
 
 def leased_nodes(project: str | InstrumentedAttribute[str]) -> ScalarSelect[int]:

@@ -42,8 +42,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> Runbook:
     """
     runbook = row_changes.make(Runbook, fields)
     _check_owner(runbook)
-    row_changes.add(session, runbook)
-    return runbook
+    return row_changes.add(session, runbook)
 
 
 def change(session: Session, runbook: Runbook, values: Mapping[str, Any]) -> None:

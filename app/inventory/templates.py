@@ -21,9 +21,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> DeployTemplate:
 
     Raises AlreadyExists.
     """
-    template = row_changes.make(DeployTemplate, fields)
-    row_changes.add(session, template)
-    return template
+    return row_changes.add(session, row_changes.make(DeployTemplate, fields))
 
 
 def steps_of(session: Session, node: Node) -> list[dict[str, object]]:

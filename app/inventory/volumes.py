@@ -24,9 +24,8 @@ def create(session: Session, model: type[Volume], fields: Mapping[str, Any]) -> 
 
     Raises Invalid, AlreadyExists.
     """
-    volume = row_changes.make(model, owned_resources.by_column(session, dict(fields)))
-    row_changes.add(session, volume)
-    return volume
+    values = owned_resources.by_column(session, dict(fields))
+    return row_changes.add(session, row_changes.make(model, values))
 
 
 def change(

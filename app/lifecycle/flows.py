@@ -56,8 +56,6 @@ CLEANINGS = Limit("clean", "max_concurrent_clean")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisionFlow:
-    """Declaration of one flow."""
-
     name: str  # key of its frame in the drivers' `frames`
     operations: tuple[OperationKind, ...]  # kinds of the operations that run it
     busy: State
@@ -197,7 +195,6 @@ _BY_STEP_FLOW = {flow.step_flow: flow for flow in FLOWS if flow.step_flow}
 
 
 def busy_in(state: str) -> ProvisionFlow | None:
-    """Return the flow with this busy state."""
     return _BUSY.get(state)
 
 
@@ -207,7 +204,6 @@ def under_way_in(state: str) -> ProvisionFlow | None:
 
 
 def failed_in(state: str) -> ProvisionFlow | None:
-    """Return the flow with this failed state."""
     return _FAILED.get(state)
 
 

@@ -5,8 +5,6 @@ from enum import StrEnum
 
 
 class HoldKind(StrEnum):
-    """Kind of a hold."""
-
     SCHEDULING = "scheduling"  # no new instance; the running one goes on
     HARDWARE = "hardware"  # broken or in repair: only people act on the machine
     INVESTIGATION = "investigation"  # frozen: the machine stays as it is

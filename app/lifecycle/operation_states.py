@@ -10,10 +10,13 @@ the actors that may fire it; any other change raises `IllegalTransition`. The en
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 from sqlalchemy.orm import Session
 
-from app.models import Operation, OperationState, OperationStep, StepState
+from app.models import Operation, OperationState, OperationStep, RolloutState, StepState
+
+To = TypeVar("To", OperationState, RolloutState)
 
 
 class Actor(StrEnum):
@@ -74,14 +77,24 @@ Origins = Mapping[str | None, tuple[Actor, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Transition:
-    """Entry of the table of operations."""
+class Transition(Generic[To]):
+    """Entry of the table of operations, or of rollouts (`app.lifecycle.rollout_states`)."""
 
-    to: OperationState
+    to: To
     origins: Origins
     about: str
     #: whether the event dispatches the operation, under a new fence
     new_fence: bool = field(default=False, kw_only=True)
+
+    def after(self, old_state: str | None, event: str, actor: Actor) -> To:
+        """
+        Return the state after the event.
+
+        Raises IllegalTransition: the actor may not fire the event in this state.
+        """
+        if actor not in self.origins.get(old_state, ()):
+            raise IllegalTransition(old_state, event, actor)
+        return self.to
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +109,7 @@ class StepTransition:
 S, E, A = OperationState, OperationEvent, Actor
 _ACTIVE = (S.QUEUED, S.RUNNING, S.WAITING, S.HELD)
 
-OPERATIONS: Mapping[OperationEvent, Transition] = {
+OPERATIONS: Mapping[OperationEvent, Transition[OperationState]] = {
     E.SUBMIT: Transition(
         S.QUEUED, {None: (A.API, A.PERIODIC)},
         "the operation and its steps are created", new_fence=True,
@@ -212,15 +225,8 @@ ACTOR = "actor"
 
 
 def state_after(old_state: str | None, event: OperationEvent, actor: Actor) -> OperationState:
-    """
-    Return the state after an event.
-
-    Raises IllegalTransition: the actor may not fire the event in this state.
-    """
-    row = OPERATIONS[event]
-    if actor not in row.origins.get(old_state, ()):
-        raise IllegalTransition(old_state, event, actor)
-    return row.to
+    """Return the state of an operation after an event. Raises IllegalTransition."""
+    return OPERATIONS[event].after(old_state, event, actor)
 
 
 def transition(session: Session, operation: Operation, event: OperationEvent) -> None:

@@ -185,7 +185,6 @@ WITHOUT_INSTANCE = frozenset({S.ENROLL, S.MANAGEABLE, S.AVAILABLE})
 
 
 def of_kind(*kinds: Kind) -> frozenset[State]:
-    """Return all states of these kinds."""
     return frozenset(state for state, row in MACHINE.items() if row.kind in kinds)
 
 

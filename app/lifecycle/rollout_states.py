@@ -6,13 +6,12 @@ the actors that may fire it. docs/fleet.md has the table.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
 from app.errors import Conflict
-from app.lifecycle.operation_states import ACTOR, Actor, IllegalTransition, Origins
+from app.lifecycle.operation_states import ACTOR, Actor, Transition
 from app.models import Rollout, RolloutState
 
 
@@ -29,41 +28,32 @@ class RolloutEvent(StrEnum):
     COMPLETE = "complete"
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutTransition:
-    """Entry of the table of rollouts."""
-
-    to: RolloutState
-    origins: Origins
-    about: str
-
-
 S, E, A = RolloutState, RolloutEvent, Actor
 
-ROLLOUTS: Mapping[RolloutEvent, RolloutTransition] = {
-    E.CREATE: RolloutTransition(
+ROLLOUTS: Mapping[RolloutEvent, Transition[RolloutState]] = {
+    E.CREATE: Transition(
         S.RUNNING, {None: (A.API,)}, "the rollout and its nodes are created"
     ),
-    E.PAUSE: RolloutTransition(S.PAUSED, {S.RUNNING: (A.API,)}, "a caller pauses it"),
-    E.STOP: RolloutTransition(
+    E.PAUSE: Transition(S.PAUSED, {S.RUNNING: (A.API,)}, "a caller pauses it"),
+    E.STOP: Transition(
         S.PAUSED, {S.RUNNING: (A.PERIODIC,)},
         "a node of the canary has failed, the error budget is reached, or its caller has lost"
         " rights",
     ),
-    E.RESTORE: RolloutTransition(
+    E.RESTORE: Transition(
         S.PAUSED, {S.RUNNING: (A.CONDUCTOR, A.COMMAND)},
         "the database was restored from a backup",
     ),
-    E.RESUME: RolloutTransition(
+    E.RESUME: Transition(
         S.RUNNING, {S.PAUSED: (A.API,)}, "a caller accepts the failures so far"
     ),
-    E.ABORT: RolloutTransition(
+    E.ABORT: Transition(
         S.ABORTING, dict.fromkeys((S.RUNNING, S.PAUSED), (A.API,)), "a caller aborts it"
     ),
-    E.SETTLE: RolloutTransition(
+    E.SETTLE: Transition(
         S.ABORTED, {S.ABORTING: (A.PERIODIC,)}, "no operation is in progress any more"
     ),
-    E.COMPLETE: RolloutTransition(
+    E.COMPLETE: Transition(
         S.COMPLETED, dict.fromkeys((S.RUNNING, S.PAUSED), (A.PERIODIC,)),
         "every node has succeeded or failed",
     ),
@@ -87,7 +77,4 @@ def transition(session: Session, rollout: Rollout, event: RolloutEvent) -> None:
             f'target: rollout {rollout.uuid} is in state "{rollout.state}", and {event} needs'
             f" state {required_states}"
         )
-    actor = session.info[ACTOR]
-    if actor not in row.origins.get(rollout.state, ()):
-        raise IllegalTransition(rollout.state, event, actor)
-    rollout.state = row.to
+    rollout.state = row.after(rollout.state, event, session.info[ACTOR])

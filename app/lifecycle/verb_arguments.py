@@ -43,7 +43,6 @@ SECRETS = frozenset(name for name, argument in ARGUMENTS.items() if argument.is_
 
 
 def arguments_of(verb: str) -> Mapping[str, Argument]:
-    """Return the arguments that a verb takes."""
     return {name: argument for name, argument in ARGUMENTS.items() if verb in argument.verbs}
 
 

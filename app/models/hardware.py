@@ -57,8 +57,6 @@ class FirmwareComponent(Timestamped, Base):
 
 
 class InventorySource(StrEnum):
-    """Reporter of an inventory."""
-
     AGENT = "agent"
     BMC = "bmc"
 

@@ -9,8 +9,6 @@ from app.models.base import Base, Numbered, Timestamped
 
 
 class User(Numbered, Timestamped, Base):
-    """A user of the API."""
-
     __tablename__ = "users"
 
     uuid: Mapped[str] = mapped_column(String(36), unique=True)  # of callers, in logs and histories

@@ -170,8 +170,6 @@ class Node(Identified, Timestamped, Base):
 
 
 class NodeTrait(Base):
-    """A trait of a node."""
-
     __tablename__ = "node_traits"
 
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), primary_key=True)

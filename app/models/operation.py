@@ -24,8 +24,6 @@ from app.process import release
 
 
 class OperationState(StrEnum):
-    """State of an operation."""
-
     QUEUED = "queued"  # in an admission queue, or dispatched and not claimed yet
     RUNNING = "running"  # a conductor has claimed its step
     WAITING = "waiting"  # for the machine: a heartbeat, a poll or the deadline resumes it
@@ -61,8 +59,6 @@ class OperationKind(StrEnum):
 
 
 class StepSource(StrEnum):
-    """Origin of a step."""
-
     FRAME = "frame"  # frame step of a flow, or the single step of a management request
     TIDY = "tidy"  # cleanup after a failure or an abort
     DRIVER = "driver"
@@ -73,8 +69,6 @@ class StepSource(StrEnum):
 
 
 class StepState(StrEnum):
-    """State of a step."""
-
     PENDING = "pending"
     RUNNING = "running"
     WAITING = "waiting"
@@ -225,8 +219,6 @@ TAKEN_OVER = text("deaths > 0")
 
 
 class OperationStep(Numbered, Base):
-    """One step of an operation."""
-
     __tablename__ = "operation_steps"
     __table_args__ = (
         UniqueConstraint("operation_id", "position"),

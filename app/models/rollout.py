@@ -12,8 +12,6 @@ from app.models.base import Base, Identified, Numbered, Timestamped
 
 
 class RolloutState(StrEnum):
-    """State of a rollout."""
-
     RUNNING = "running"  # it starts the nodes of one wave after the other
     PAUSED = "paused"  # it starts no node; operations in progress continue
     ABORTING = "aborting"  # it starts no node, and waits for the operations in progress
@@ -22,8 +20,6 @@ class RolloutState(StrEnum):
 
 
 class PauseCause(StrEnum):
-    """Cause of the pause of a rollout."""
-
     OPERATOR = "operator"
     CANARY = "canary"
     ERROR_BUDGET = "error budget"

@@ -60,8 +60,6 @@ class SealedTable(Base):
 
 
 class VaultState(StrEnum):
-    """State of a secret in a vault."""
-
     PENDING = "pending"  # it may exist, and no node refers to it yet
     USED = "used"  # a node refers to it
     DROPPED = "dropped"  # no node refers to it any more; a backup may

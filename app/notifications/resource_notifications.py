@@ -36,8 +36,6 @@ ACTIONS = {CREATED: "create", UPDATED: "update", DELETED: "delete"}
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of resources."""
-
     noun: str  # in event types
     form: Form
     model: Any

@@ -152,7 +152,6 @@ def method_call(interface: str, name: str, args: Mapping[str, Any]) -> Rows:
 
 
 def frame(target: Target, flow: str) -> Frame:
-    """Return the frame of a flow."""
     driver = interfaces_of(target)
     inspects = flow == flows.INSPECT.name
     flow_frame = driver.inspect.frame(target) if inspects else driver.deploy.frame(target, flow)

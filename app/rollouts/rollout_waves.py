@@ -156,6 +156,7 @@ class Failure:
 
     code: str
     message: str
+    passes: bool = False  # the node is tried again later
 
 
 def _outcome_of(operation: Operation | None) -> Failure | None:
@@ -246,12 +247,10 @@ def _start(runtime: Runtime, rollout_id: int, member_id: int) -> bool:
     """Start a node, or record its refusal; return whether the rollout may go on."""
     try:
         return retrying(partial(_attempt, runtime, rollout_id, member_id))
-    except (NodeLocked, Unavailable) as error:
-        locked = isinstance(error, NodeLocked)
-        code = StartRefusal.LOCKED if locked else StartRefusal.UNAVAILABLE
-        return retrying(
-            partial(_postpone, runtime, rollout_id, member_id, Failure(code, str(error)))
-        )
+    except NodeLocked as error:
+        failure = Failure(StartRefusal.LOCKED, str(error), passes=True)
+    except Unavailable as error:
+        failure = Failure(StartRefusal.UNAVAILABLE, str(error), passes=True)
     except NodeHeld as error:
         failure = Failure(StartRefusal.HELD, str(error))
     except ServiceError as error:
@@ -263,7 +262,7 @@ def _start(runtime: Runtime, rollout_id: int, member_id: int) -> bool:
     except Exception:  # it must not block the other nodes
         logger.exception("rollout.start_failed", rollout_id=rollout_id, member_id=member_id)
         failure = Failure(StartRefusal.DEFECT, DEFECT)
-    return retrying(partial(_fail, runtime, rollout_id, member_id, failure))
+    return retrying(partial(_record_refusal, runtime, rollout_id, member_id, failure))
 
 
 def _attempt(runtime: Runtime, rollout_id: int, member_id: int) -> bool:
@@ -317,23 +316,18 @@ def _record_start(rollout: Rollout, member: RolloutNode, operation: Operation | 
     rollout.running += 1
 
 
-def _fail(runtime: Runtime, rollout_id: int, member_id: int, failure: Failure) -> bool:
-    """Record the failure of a node that was not started."""
+def _record_refusal(runtime: Runtime, rollout_id: int, member_id: int, failure: Failure) -> bool:
+    """Record why a node was not started: it has failed, or is tried again later."""
     with runtime.transaction(Actor.PERIODIC) as session:
         locked = _lock_member(session, rollout_id, member_id)
-        if locked is not None:
-            _end(*locked, failure)
-    return locked is not None
-
-
-def _postpone(runtime: Runtime, rollout_id: int, member_id: int, reason: Failure) -> bool:
-    """Record when to try again to start a node."""
-    with runtime.transaction(Actor.PERIODIC) as session:
-        locked = _lock_member(session, rollout_id, member_id)
-        if locked is not None:
-            _, member = locked
-            member.code, member.error, member.due_at = reason.code, reason.message, after(PAUSE)
-    return locked is not None
+        if locked is None:
+            return False
+        rollout, member = locked
+        if failure.passes:
+            member.code, member.error, member.due_at = failure.code, failure.message, after(PAUSE)
+        else:
+            _end(rollout, member, failure)
+    return True
 
 
 def _lock_member(

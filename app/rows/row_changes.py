@@ -39,14 +39,15 @@ def make(model: type[Model], fields: Mapping[str, Any]) -> Model:
     return model(**{**values, "uuid": values.get("uuid") or str(uuid4())})
 
 
-def add(session: Session, row: Base) -> None:
+def add(session: Session, row: Model) -> Model:
     """
-    Insert a row.
+    Insert a row, and return it.
 
     Raises AlreadyExists.
     """
     with unique_violations.checked(session, kind_of(type(row)), row):
         session.add(row)
+    return row
 
 
 def change(session: Session, row: Base, values: Mapping[str, Any]) -> None:

@@ -304,7 +304,6 @@ def _passes(
 
 
 def _compares(operator: Operator, value: Value, column: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return the condition of a column with a value."""
     if isinstance(value, bool):  # part of the statement, as partial indexes require
         return column if value else not_(column)
     if operator in _ORDER:

@@ -7,10 +7,8 @@ nodes whose texts have its fixed parts.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, Select, and_, case, or_, select, union_all
-from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy import ColumnElement, Select, and_, case, or_, select, union_all
 
 from app.db.dialect_texts import declare_texts
 from app.lifecycle.provision_states import State
@@ -98,7 +96,7 @@ def _of_node(condition: ColumnElement[bool]) -> ColumnElement[bool]:
     return query.correlate(_SEARCH).scalar_subquery()
 
 
-class _AmongIds(FunctionElement[bool]):
+class _AmongIds(sql_texts.Condition):
     """
     A column is one of the values of a query: (column, query).
 
@@ -106,11 +104,7 @@ class _AmongIds(FunctionElement[bool]):
     a subquery it may compare each node first.
     """
 
-    type = Boolean()
     inherit_cache = True
-
-    def self_group(self, against: object = None) -> Any:
-        return self
 
 
 declare_texts(_AmongIds, sqlite="({0} IN {1})", postgresql="({0} = ANY (ARRAY {1}))")

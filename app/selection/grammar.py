@@ -57,8 +57,6 @@ TRUTHS = {
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """Type of a field, for the grammar."""
-
     kind: Kind
     choices: Sequence[str] = ()  # of `Kind.CHOICE`
     together: bool = True  # the texts of a list are one condition, and not one each
@@ -288,7 +286,6 @@ class _Parser:
         return f"there is no field {name!r}" + (f"; the nearest is {near[0]!r}" if near else "")
 
     def _value(self, name: str, type_: FieldType, operator: Operator) -> Value:
-        """Parse a value, of the type of its field."""
         begin = self._place
         if type_.kind == Kind.CHOICE and (choice := self._choice(type_.choices)):
             return choice

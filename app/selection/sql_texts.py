@@ -25,7 +25,7 @@ def folded(text: str) -> str:
     return text.translate(_CAPITALS)
 
 
-class _Condition(FunctionElement[bool]):
+class Condition(FunctionElement[bool]):
     """A condition: SQLAlchemy would compare a function with 1, and SQLite use no index then."""
 
     type = Boolean()
@@ -35,19 +35,19 @@ class _Condition(FunctionElement[bool]):
         return self
 
 
-class _Fits(_Condition):
+class _Fits(Condition):
     """A text, as a whole, fits a pattern: (text, pattern of GLOB, pattern of LIKE)."""
 
     inherit_cache = True
 
 
-class _Contains(_Condition):
+class _Contains(Condition):
     """A text contains another one, whose ASCII letters are in lower case; in any case."""
 
     inherit_cache = True
 
 
-class _HasFolded(_Condition):
+class _HasFolded(Condition):
     """A text whose ASCII letters are in lower case contains another such one."""
 
     inherit_cache = True

@@ -114,6 +114,15 @@ def test_what_a_writer_of_the_database_does_is_found(proven, statement, finding)
     assert finding in "\n".join(verify(proven, head=head).findings)
 
 
+def test_many_findings_are_counted(proven, monkeypatch):
+    monkeypatch.setattr(audit_proofs, "_LISTED", 1)
+    ranges(proven, ("a", "b"), ("c",))
+    sql(proven, "UPDATE audit SET mac = NULL")
+    first_finding, rest = verify(proven).findings
+    assert first_finding.startswith("records 1 to 2")
+    assert "and 4 more" == rest
+
+
 def test_a_record_of_a_call_may_get_its_outcome_until_it_is_proven(proven):
     with proven.runtime.write_connection() as connection:
         pending = audit_records.announce(connection, audit_records.row(action="call", auth="local"))

@@ -9,7 +9,7 @@ from drivers.simulator.simulator import running
 from tests.integration.harness import AcmePower, Harness, requested
 from tests.support.fleet import until
 from tests.unit.drivers.machines import image_server
-from workers.periodic import power_sync
+from workers.periodic import bmc_sweep, power_sync
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
@@ -116,6 +116,15 @@ def test_a_recovery_counts_all_nodes(inside):
     ]
     assert 5 == power_sync.recover(inside.runtime, "c-1")
     assert {False} == {inside.read(node).maintenance for node in nodes}
+
+
+def test_a_sweep_reads_the_nodes_of_its_conductor_page_by_page(inside, monkeypatch):
+    monkeypatch.setattr(bmc_sweep, "PAGE", 2)
+    harness = Harness(inside)
+    for _ in range(5):
+        harness.node()
+    assert 5 == power_sync.sync(inside.runtime, "c-1")["read"]
+    assert 0 == power_sync.sync(inside.runtime, "c-2")["read"]
 
 
 def test_a_retired_node_is_left_to_the_operator(inside):

@@ -136,8 +136,9 @@ def _run(connection_options: dict[str, Any], work: "Callable[[Engine, Settings],
 
 
 def _settings(data_dir: Path | None, database: str | None, config: Path | None) -> Settings:
-    flags = {"DEFAULT__data_dir": data_dir and str(data_dir), "database__connection": database}
-    settings = location.complete(read(config, **flags))
+    settings = location.complete(
+        read(config, DEFAULT__data_dir=data_dir and str(data_dir), database__connection=database)
+    )
     scheme, _, path = settings.database.connection.partition(":///")
     if scheme == "sqlite" and not Path(path).exists():
         raise StartError(

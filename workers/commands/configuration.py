@@ -23,27 +23,16 @@ LOG_FILES = {
 }  # fmt: skip
 
 
-def read(config: Path | None, **flags: Any) -> Settings:
+def read(config: Path | None, role: str | None = None, **flags: Any) -> Settings:
     """
     Load the settings and set up logging; `flags` (group__name) override them.
 
-    Also sets the umask: files that are created later are private to this user.
-    Raises SettingsError.
-    """
-    return _read(None, config, flags)
-
-
-def read_for(role: str, config: Path | None, **flags: object) -> Settings:
-    """
-    Load the settings of a role that this process runs, as `read`; it logs to its file, if any.
+    Also sets the umask: files that are created later are private to this user. role: that this
+    process runs, which logs to its file, if any.
 
     Raises SettingsError.
     Raises StartError: the file of the log cannot be written.
     """
-    return _read(role, config, flags)
-
-
-def _read(role: str | None, config: Path | None, flags: dict[str, Any]) -> Settings:
     permissions.keep_private()
     settings = app_settings.load(
         os.environ, config, {name.replace("__", "."): value for name, value in flags.items()}

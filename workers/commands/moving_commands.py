@@ -5,6 +5,7 @@ The commands that move nodes from Ironic's database and back: `import-ironic`, `
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -160,7 +161,7 @@ def _report(rows: list["MovedRow"], form: Form) -> None:
     from workers.moving.outcomes import LEFT, Outcome
 
     columns = ("kind", "uuid", "name", "provision_state", "outcome", "detail")
-    Output(form).items([row.document() for row in rows], columns)
+    Output(form).items([asdict(row) for row in rows], columns)
     if form is Form.TABLE:
         for outcome in Outcome:
             if count := sum(row.outcome is outcome for row in rows):

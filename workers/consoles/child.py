@@ -6,13 +6,11 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
+from app.process.parent_death import tied
 from drivers.core.consoles import Program
 
-LAUNCHER = Path(__file__).with_name("terminal.py")
 #: Most bytes of a read; of input that waits for the program.
 READ, WAITING = 16 << 10, 64 << 10
 #: Seconds for the program to end after its terminal has closed.
@@ -37,7 +35,7 @@ class Child:
         try:
             os.set_blocking(self._terminal, False)
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", LAUNCHER, str(os.getpid()), *program.arguments],
+                tied(program.arguments),
                 env=program.environment, stdin=other, stdout=other, stderr=other,
             )  # fmt: skip
         except BaseException:

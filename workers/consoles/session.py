@@ -118,7 +118,6 @@ class Session:
             seldom.warning("console.no_port", node=self.node, detail=self.no_port)
 
     def _type(self, data: bytes) -> None:
-        """Type for the writer."""
         raise NotImplementedError
 
     def _tell_writer(self, holder: str, name: str) -> None:

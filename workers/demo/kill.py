@@ -73,7 +73,6 @@ class ConductorKill:
                     self.say(f"all nodes of the killed {self.victim} go on after {elapsed:.1f} s")
 
     def row(self) -> Sequence[str]:
-        """Return the row of the summary."""
         count = f"{len(self.seconds)} of {len(self.seconds) + len(self.in_hand)}"
         return (
             f"{self.victim or 'no conductor'} killed, taken over",

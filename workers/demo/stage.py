@@ -59,16 +59,12 @@ class DemoError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Image that is deployed."""
-
     url: str
     sha256: str  # in hexadecimal
 
 
 @dataclass(slots=True)
 class Child:
-    """A child process."""
-
     name: str
     process: subprocess.Popen[str]
     log: Path  # file with its standard error

@@ -47,8 +47,6 @@ GIVE_BACK = Phase("give back", "deleted", State.AVAILABLE)
 
 @dataclass(slots=True)
 class Result:
-    """Result of a phase."""
-
     name: str
     machines: int
     seconds: list[float] = field(default_factory=list)  # one for each machine that succeeded

@@ -8,9 +8,7 @@ the machines that they know.
 """
 
 import fcntl
-import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -22,11 +20,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.db.diagnosis import reason
 from app.observe import log
+from app.process.parent_death import tied
 from app.runtime import Runtime
 from drivers.builtin import boot_loaders
 from drivers.core.errors import HardwareError
-from workers.dhcp import child, known_machines
-from workers.dhcp.backends import BACKENDS, Backend, Command
+from workers.dhcp import dnsmasq_programs, known_machines
+from workers.dhcp.dnsmasq_programs import Command
 from workers.dhcp.known_machines import KnownMachine
 
 logger = log.get(__name__)
@@ -70,7 +69,6 @@ class Program:
             self.process.send_signal(signal_number)
 
     def end(self) -> None:
-        """End the program."""
         if self.process is None or self.process.poll() is not None:
             return
         self.process.terminate()
@@ -83,9 +81,8 @@ class Program:
     def _start(self) -> None:
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", child.__file__, str(os.getpid()), *self.command],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            )  # fmt: skip
+                tied(self.command), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
         self._started, self.is_renewed = time.monotonic(), False
         logger.info("dhcp.started", program=self.name, pid=self.process.pid)
 
@@ -104,11 +101,8 @@ class Program:
 
 @dataclass(slots=True)
 class DhcpServer:
-    """The DHCP server of this conductor."""
-
     runtime: Runtime
     folder: Path  # of its files
-    backend: Backend
     machines: Sequence[KnownMachine] | None = None  # those in its file; None: not written yet
     programs: Sequence[Program] = ()  # empty before the first machines are written
     _lock: IO[bytes] | None = None  # on the folder; None: another conductor of this host has it
@@ -127,7 +121,7 @@ class DhcpServer:
             self._thread.join(STOP_TIME + GLANCE)
 
     def _run(self) -> None:
-        # the programs end with the thread that has started them, see `child`
+        # the programs end with the thread that has started them, see `tied`
         try:
             while not self._stopped.wait(GLANCE):
                 try:
@@ -159,13 +153,13 @@ class DhcpServer:
         machines = known_machines.read(self.runtime)
         if machines == self.machines:
             return
-        self.backend.write(self.folder, machines)
+        dnsmasq_programs.write(self.folder, machines)
         if not self.programs:
             self.programs = self._prepare()
         self.machines = machines
         logger.info("dhcp.machines", count=len(machines))
         for program in self.programs:
-            if (number := self.backend.renewal.get(program.name)) is not None:
+            if (number := dnsmasq_programs.RENEWAL.get(program.name)) is not None:
                 program.renew(number)
 
     def _has_folder(self) -> bool:
@@ -193,7 +187,7 @@ class DhcpServer:
             boot_loaders.publish(options)
         except (OSError, HardwareError) as error:  # machines with iPXE in their firmware need none
             logger.warning("dhcp.no_loaders", setting="[pxe]loader_file_paths", detail=str(error))
-        commands = self.backend.prepare(self.folder, options)
+        commands = dnsmasq_programs.prepare(self.folder, options)
         return [
             Program(name, command, self.folder / f"{name}.output")
             for name, command in commands.items()
@@ -202,7 +196,6 @@ class DhcpServer:
 
 def of(runtime: Runtime) -> DhcpServer | None:
     """Return the server that the settings ask for; None: they ask for none."""
-    backend = BACKENDS.get(runtime.settings.dhcp_server.backend)
-    if backend is None:
+    if not runtime.settings.dhcp_server.backend:
         return None
-    return DhcpServer(runtime, Path(runtime.settings.default.data_dir, "dhcp"), backend)
+    return DhcpServer(runtime, Path(runtime.settings.default.data_dir, "dhcp"))

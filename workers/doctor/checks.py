@@ -16,8 +16,6 @@ from app.runtime import Runtime
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The installation that is examined."""
-
     runtime: Runtime
     broker: redis.Redis | None  # None: Redis is stopped or unreachable
     messages: Celery | None  # None: Redis is stopped or unreachable
@@ -30,8 +28,6 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One inconsistency."""
-
     subject: str  # such as "node UUID"; identifies the finding within its check
     explanation: str  # the problem, and the operator's action if there is no repair
     key: Any = None  # the repair's reference to the subject

@@ -4,9 +4,8 @@ Examination of the service: runs every check twice and reports the findings of b
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import redis
 from kombu.exceptions import OperationalError
@@ -89,9 +88,6 @@ class Result:
     explanation: str
     repairable: bool
     repaired: bool = False  # and the check does not find it again
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def examine(settings: Settings, *, fix: bool) -> list[Result]:

@@ -77,8 +77,6 @@ def connection_of(source: str) -> str:
 
 
 class IronicDatabase:
-    """An open database of Ironic."""
-
     def __init__(self, connection: Connection, address: str) -> None:
         self._connection = connection
         self._address = address  # URL without password

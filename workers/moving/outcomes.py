@@ -1,8 +1,7 @@
 """Outcomes of the rows that are moved from Ironic's database or to it."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 
 class Outcome(StrEnum):
@@ -26,14 +25,9 @@ LEFT = (Outcome.DIFFERS, Outcome.ONLY_IN_IRONIC, Outcome.SKIPPED)
 
 @dataclass(frozen=True, slots=True)
 class MovedRow:
-    """A row, and the outcome of its move."""
-
     kind: str  # as "node", "deploy template"
     uuid: str
     name: str | None
     provision_state: str | None  # of a node
     outcome: Outcome
     detail: str  # reason, differing fields, or changes on the way; empty: none
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self)

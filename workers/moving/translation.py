@@ -192,12 +192,10 @@ def _allocation(row: Row) -> Values:
 
 
 def chassis(_ironic: Source, row: Row) -> Bundle:
-    """Return a chassis."""
     return Bundle(Chassis, copied(Chassis, row))
 
 
 def deploy_template(ironic: Source, row: Row) -> Bundle:
-    """Return a deploy template with its steps."""
     rows = ironic.of("deploy_template_steps", deploy_template_id=row["id"])
     return Bundle(DeployTemplate, copied(DeployTemplate, row, steps=_steps(rows, "priority")))
 

@@ -5,12 +5,11 @@ the readers of drivers that read many machines in one event loop.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Select, select
-from sqlalchemy.orm import Session
 
 from app.cluster import conductors
 from app.cluster.hash_ring import Member, owner
@@ -24,9 +23,8 @@ Read = TypeVar("Read")
 PAGE, THREADS = 500, 32
 #: Columns that tell the owner of a node.
 OWNING = (Node.id, Node.uuid, Node.driver, Node.conductor_group)
-#: Returns the query for the nodes after an id, with the columns `OWNING`.
+#: A query for nodes, with the columns `OWNING`.
 OwnersQuery = Select[int, str, str, str]
-QueryAfter = Callable[[int], OwnersQuery]
 
 
 class Readers(Generic[Read]):
@@ -62,46 +60,37 @@ class Supply:
         return self._page.popleft() if self._page else None
 
 
-def pages(runtime: Runtime, conductor: str, query_after: QueryAfter) -> Iterator[Sequence[Node]]:
+def owned_pages(runtime: Runtime, conductor: str, query: OwnersQuery) -> Iterator[list[int]]:
     """
-    Yield pages of a conductor's nodes, in the order of their ids.
+    Yield the ids of a conductor's nodes in their order, those of each page of the query.
 
-    The owner is computed here, from a few columns of all nodes; only its own nodes are read whole.
+    The owner is computed here, from a few columns of all nodes.
     """
     members = conductors.members(runtime)
-    last_id: int | None = 0
-    while last_id is not None:
+    last_id = 0
+    while True:
         with runtime.reading() as session:
-            ids, last_id = _owned_ids(session, conductor, members, query_after(last_id))
-            page = whole_nodes(session, ids)
-        if page:
-            yield page
+            page = query.where(Node.id > last_id).order_by(Node.id).limit(PAGE)
+            rows = session.execute(page).all()
+        if not rows:
+            return
+        yield [row.id for row in rows if is_owner(conductor, row, members)]
+        last_id = rows[-1].id
 
 
-def owned_ids(runtime: Runtime, conductor: str, query_after: QueryAfter) -> list[int]:
-    """Return the ids of all nodes that `pages` would yield."""
-    members = conductors.members(runtime)
-    all_ids: list[int] = []
-    last_id: int | None = 0
-    while last_id is not None:
+def owned_ids(runtime: Runtime, conductor: str, query: OwnersQuery) -> list[int]:
+    """Return the ids of all pages of `owned_pages`."""
+    return [node_id for page in owned_pages(runtime, conductor, query) for node_id in page]
+
+
+def whole_nodes(runtime: Runtime, pages: Iterable[Sequence[int]]) -> Iterator[Sequence[Node]]:
+    """Read the nodes of pages of ids whole; they may be deleted since."""
+    for ids in pages:
+        query = select(Node).where(Node.id.in_(ids)).order_by(Node.id)
         with runtime.reading() as session:
-            ids, last_id = _owned_ids(session, conductor, members, query_after(last_id))
-        all_ids += ids
-    return all_ids
-
-
-def whole_nodes(session: Session, ids: Sequence[int]) -> Sequence[Node]:
-    """Read nodes whole, in the order of their ids."""
-    return session.scalars(select(Node).where(Node.id.in_(ids)).order_by(Node.id)).all()
-
-
-def _owned_ids(
-    session: Session, conductor: str, members: Sequence[Member], query: OwnersQuery
-) -> tuple[list[int], int | None]:
-    """Return the conductor's ids in a page of nodes, and the last id of the page, if any."""
-    rows = session.execute(query.order_by(Node.id).limit(PAGE)).all()
-    ids = [row.id for row in rows if is_owner(conductor, row, members)]
-    return ids, rows[-1].id if rows else None
+            nodes = session.scalars(query).all()
+        if nodes:
+            yield nodes
 
 
 def is_owner(conductor: str, row: Any, members: Sequence[Member]) -> bool:

@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, insert, or_, select, update
+from sqlalchemy import Connection, Select, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.cluster import conductors
@@ -61,6 +61,7 @@ _LONGEST_ERROR = 1000
 _FINAL = (LoginRefused, NotSupported, InvalidDriverInfo)
 
 _ROW: Any = EventSubscription.__table__.c
+_IS_DUE = _ROW.due_at <= fixed(now())
 #: A subscription: without one there is none to leave.
 ROW_ONE = Prepared(select(_ROW.id).limit(1))
 
@@ -70,16 +71,8 @@ def check(runtime: Runtime, conductor: str) -> int:
     url = runtime.settings.redfish.event_receiver_url
     if url is None:
         return 0
-
-    def query_after(last_id: int) -> bmc_sweep.OwnersQuery:
-        is_due = or_(_ROW.id.is_(None), _ROW.due_at <= fixed(now()))
-        return (
-            select(*bmc_sweep.OWNING)
-            .outerjoin(EventSubscription, _ROW.node_id == Node.id)
-            .where(Node.id > last_id, is_due, *_may_be_asked())
-        )
-
-    ids = bmc_sweep.owned_ids(runtime, conductor, query_after)
+    is_due = or_(_ROW.id.is_(None), _IS_DUE)
+    ids = bmc_sweep.owned_ids(runtime, conductor, _nodes().where(is_due))
     return _in_threads(ids, "events.not_checked", partial(_check, runtime, url))
 
 
@@ -90,24 +83,20 @@ def leave(runtime: Runtime, conductor: str) -> int:
     )
     if runtime.settings.redfish.event_receiver_url is not None:
         return left_count
-
-    def query_after(last_id: int) -> bmc_sweep.OwnersQuery:
-        return (
-            select(*bmc_sweep.OWNING)
-            .join(EventSubscription, _ROW.node_id == Node.id)
-            .where(Node.id > last_id, _ROW.due_at <= fixed(now()), *_may_be_asked())
-        )
-
-    ids = bmc_sweep.owned_ids(runtime, conductor, query_after)
+    ids = bmc_sweep.owned_ids(runtime, conductor, _nodes().where(_IS_DUE))
     return left_count + _in_threads(ids, "events.not_left", partial(_leave_node, runtime))
 
 
-def _may_be_asked() -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions for nodes whose BMC is contacted, those of a sweep."""
+def _nodes() -> bmc_sweep.OwnersQuery:
+    """Return the query for nodes whose BMC is contacted, as in a sweep, and their subscriptions."""
     return (
-        Node.reservation.is_(None),
-        Node.maintenance.is_(False),
-        Node.provision_state.not_in(EXCLUDED),
+        select(*bmc_sweep.OWNING)
+        .outerjoin(EventSubscription, _ROW.node_id == Node.id)
+        .where(
+            Node.reservation.is_(None),
+            Node.maintenance.is_(False),
+            Node.provision_state.not_in(EXCLUDED),
+        )
     )
 
 
@@ -322,7 +311,7 @@ def _departed(runtime: Runtime, conductor: str) -> Sequence[int]:
     """Return the ids of the rows without a node that are due, of BMCs that the conductor serves."""
     members = conductors.members(runtime)
     with runtime.reading() as session:
-        query = select(EventSubscription).where(_ROW.node_id.is_(None), _ROW.due_at <= fixed(now()))
+        query = select(EventSubscription).where(_ROW.node_id.is_(None), _IS_DUE)
         rows = session.scalars(query.order_by(_ROW.due_at)).all()
     return [row.id for row in rows if bmc_sweep.is_owner(conductor, _former_node(row), members)]
 

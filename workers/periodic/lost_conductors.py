@@ -23,8 +23,6 @@ KEPT = 14 * 86400
 
 @dataclass(slots=True)
 class DeadConductorLog:
-    """Logs dead conductors."""
-
     engine: Engine
     client: redis.Redis
     prefix: str  # of keys in Redis

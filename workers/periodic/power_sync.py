@@ -92,14 +92,13 @@ def sync_nodes(runtime: Runtime, ids: Sequence[int]) -> dict[str, int]:
     number at its pace.
     """
     with runtime.reading() as session:
-        query = _query(0, recovering=False).where(Node.id.in_(ids))
+        query = _query(recovering=False).where(Node.id.in_(ids))
         ids = [row.id for row in session.execute(query)]
-        nodes = [
-            node
-            for node in bmc_sweep.whole_nodes(session, ids)
-            if PENDING not in node.driver_internal_info
-        ]
-    return _synced(runtime, iter([nodes]), lambda *_: None, lambda *_: None)
+    pages = (
+        [node for node in page if PENDING not in node.driver_internal_info]
+        for page in bmc_sweep.whole_nodes(runtime, [ids])
+    )
+    return _synced(runtime, pages, lambda *_: None, lambda *_: None)
 
 
 def _synced(
@@ -231,14 +230,12 @@ def _power_of(target: Target) -> Power:
 
 def _pages(runtime: Runtime, conductor: str, *, recovering: bool) -> Iterator[Sequence[Node]]:
     """Return pages of a conductor's nodes that may be polled."""
-    return bmc_sweep.pages(
-        runtime, conductor, lambda last_id: _query(last_id, recovering=recovering)
-    )
+    ids = bmc_sweep.owned_pages(runtime, conductor, _query(recovering=recovering))
+    return bmc_sweep.whole_nodes(runtime, ids)
 
 
-def _query(last_id: int, *, recovering: bool) -> bmc_sweep.OwnersQuery:
+def _query(*, recovering: bool) -> bmc_sweep.OwnersQuery:
     query = select(*bmc_sweep.OWNING).where(
-        Node.id > last_id,
         Node.reservation.is_(None),
         Node.target_power_state.is_(None),
         Node.retired.is_(False),

@@ -18,6 +18,7 @@ from app.models import (
     ApiToken,
     AuditCheckpoint,
     AuditRecord,
+    Base,
     Benchmark,
     BmcExchanges,
     ChangeEvent,
@@ -35,30 +36,16 @@ from drivers.core.errors import SecretsUnavailable
 
 logger = log.get(__name__)
 
-Pruned = (
-    NodeHistory | Answered | ApiToken | AuditRecord | Benchmark | BmcExchanges | ChangeEvent
-    | WebhookFailure | Rollout | RolloutNode | SanitationReport
-)  # fmt: skip
-
 #: Seconds for which the answer to a request with an Idempotency-Key is kept: a day, as long as a
 #: client may be cut off and repeat a request. docs/api.md promises it.
 ANSWERED_LIFETIME = 86_400.0
-#: Most answered requests, or audit records, that are deleted in one transaction.
-ANSWERED_BATCH, AUDIT_BATCH = 10_000, 5000
-#: Most change events that are deleted in one transaction.
-EVENTS_BATCH = 5000
 #: Most nodes whose history is pruned in one query.
 NODES_BATCH = 200
-#: Most rollouts, and nodes of rollouts, that are deleted in one transaction.
-ROLLOUTS_BATCH, ROLLOUT_NODES_BATCH = 100, 5000
-#: Most steps whose exchanges with a BMC are deleted in one transaction.
-EXCHANGES_BATCH = 100
-#: Most measured numbers that are deleted in one transaction.
-BENCHMARKS_BATCH = 5000
-#: Most sanitation reports that are deleted in one transaction.
-REPORTS_BATCH = 1000
-#: Most API tokens that are deleted in one transaction.
-TOKENS_BATCH = 1000
+#: Most rows that are deleted in one transaction.
+ANSWERED_BATCH = 10_000
+AUDIT_BATCH = EVENTS_BATCH = ROLLOUT_NODES_BATCH = BENCHMARKS_BATCH = 5000
+REPORTS_BATCH = TOKENS_BATCH = 1000
+ROLLOUTS_BATCH = EXCHANGES_BATCH = 100
 
 
 def prune_history(runtime: Runtime) -> int:
@@ -98,9 +85,7 @@ def _surplus(settings: Settings, nodes: Sequence[int], max_entries: int) -> Sele
 
 def prune_answered(runtime: Runtime) -> int:
     """Delete requests older than `ANSWERED_LIFETIME`; return how many."""
-    cutoff = fixed(after(-ANSWERED_LIFETIME))
-    old_rows = select(Answered.id).where(Answered.created_at < cutoff).order_by(Answered.created_at)
-    return _delete(runtime, Answered, old_rows, ANSWERED_BATCH)
+    return _delete_older(runtime, Answered, ANSWERED_LIFETIME, ANSWERED_BATCH)
 
 
 def prune_audit(runtime: Runtime) -> int:
@@ -148,10 +133,8 @@ def _in_ranges(deleted: ColumnElement[bool]) -> ColumnElement[bool]:
 
 def prune_sanitation(runtime: Runtime) -> int:
     """Delete sanitation reports older than `[sanitation]keep_days`; return how many."""
-    cutoff = fixed(after(-86400 * runtime.settings.sanitation.keep_days))
-    is_old = SanitationReport.created_at < cutoff
-    oldest_first = select(SanitationReport.id).where(is_old).order_by(SanitationReport.created_at)
-    return _delete(runtime, SanitationReport, oldest_first, REPORTS_BATCH)
+    lifetime = 86400 * runtime.settings.sanitation.keep_days
+    return _delete_older(runtime, SanitationReport, lifetime, REPORTS_BATCH)
 
 
 def prune_benchmarks(runtime: Runtime) -> int:
@@ -221,24 +204,26 @@ def prune_rollouts(runtime: Runtime) -> int:
 
 def prune_bmc_exchanges(runtime: Runtime) -> int:
     """Delete recorded exchanges older than two days; return the number of steps that had them."""
-    since = fixed(after(-bmc_recordings.KEPT))
-    old = select(BmcExchanges.id).where(BmcExchanges.created_at < since)
-    return _delete(runtime, BmcExchanges, old.order_by(BmcExchanges.created_at), EXCHANGES_BATCH)
+    return _delete_older(runtime, BmcExchanges, bmc_recordings.KEPT, EXCHANGES_BATCH)
 
 
-def _delete(
-    runtime: Runtime,
-    model: type[Pruned],
-    query: Select[Any],
-    batch: int,
-) -> int:
+def _delete_older(runtime: Runtime, model: type[Base], lifetime: float, batch: int) -> int:
+    """Delete the rows that were created over `lifetime` seconds ago, the oldest first."""
+    columns = model.__table__.c
+    is_old = columns.created_at < fixed(after(-lifetime))
+    oldest_first = select(columns.id).where(is_old).order_by(columns.created_at)
+    return _delete(runtime, model, oldest_first, batch)
+
+
+def _delete(runtime: Runtime, model: type[Base], query: Select[Any], batch: int) -> int:
     """Delete the rows whose ids `query` selects, `batch` per transaction; return how many."""
     removed_count = 0
     while True:
         with runtime.transaction() as session:
             ids = list(session.scalars(query.limit(batch)))
             if ids:
-                session.execute(delete(model).where(model.id.in_(ids)))
+                is_selected = model.id.in_(ids)  # type: ignore[attr-defined]
+                session.execute(delete(model).where(is_selected))
         removed_count += len(ids)
         if len(ids) < batch:
             return removed_count

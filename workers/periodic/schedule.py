@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from celery.schedules import schedule as period
 from sqlalchemy import Engine
@@ -30,13 +31,13 @@ from workers.periodic import (
     proofs,
     pruning,
     sealing,
+    sensor_sweep,
     switch_ports,
     webhooks,
 )
 from workers.periodic.bmc_network import BmcNetwork, Sweep
 from workers.periodic.notifications import Notifications
 from workers.periodic.power_updates import PowerUpdates
-from workers.periodic.sensor_sweep import sweep as read_sensors
 
 RECONCILE = "ingot.reconcile"
 FAN_OUT = "ingot.fan_out"
@@ -45,6 +46,10 @@ FAN_OUT = "ingot.fan_out"
 DELIVERY_INTERVAL = 2.0
 #: Seconds between searches for BMCs to subscribe to, or to leave.
 SUBSCRIPTION_INTERVAL = 60.0
+
+
+#: Returns the period of a task in seconds; 0 or None disables it.
+Period = Callable[[Settings], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ class Periodic:
 
     name: str
     run: Callable[[Control], object]
-    period: Callable[[Settings], float | None]  # period in seconds; 0 or None disables the task
+    period: Period
     each_conductor: bool = False  # run by each conductor, for its own nodes or files; else by one
     at_most: int | None = None  # runs at once in a process; None: no limit
     # selects a row while there is work, so that beat sends no other messages; without it, beat
@@ -81,204 +86,105 @@ class Periodic:
     work: Prepared | None = None
 
 
+def by_one(name: str, run: Callable[[Runtime], object], period: Period, **options: Any) -> Periodic:
+    """Declare a task that any conductor runs. options: `at_most` and `work`."""
+    return Periodic(name, lambda control: run(control.runtime), period, **options)
+
+
+def by_each(
+    name: str, run: Callable[[Runtime, str], object], period: Period, work: Prepared
+) -> Periodic:
+    """Declare a task that each conductor, by its name, runs for its own nodes, once at a time."""
+    return Periodic(
+        name,
+        lambda control: run(control.runtime, control.conductor),
+        period,
+        each_conductor=True,
+        at_most=1,
+        work=work,
+    )
+
+
 PERIODIC = (
-    Periodic(
-        RECONCILE,
-        lambda control: control.reconcile(),
-        lambda settings: settings.conductor.reconcile_interval,
-        at_most=2,  # a blocked pass does not stop the next, and threads remain for other tasks
-    ),
-    Periodic(
-        "ingot.power_sync",
-        lambda control: control.sync_power(),
-        lambda settings: settings.conductor.sync_power_state_interval,
-        each_conductor=True,
-        at_most=1,
-        work=power_sync.NODE_ONE,
-    ),
-    Periodic(
-        "ingot.power_recovery",
-        lambda control: power_sync.recover(control.runtime, control.conductor),
-        lambda settings: settings.conductor.power_failure_recovery_interval,
-        each_conductor=True,
-        at_most=1,
-        work=power_sync.NODE_ONE,
-    ),
-    Periodic(
-        "ingot.read_sensors",
-        lambda control: read_sensors(control.runtime, control.conductor),
-        lambda settings: (
-            settings.sensor_data.interval if settings.sensor_data.send_sensor_data else None
-        ),
-        each_conductor=True,
-        at_most=1,
-        work=power_sync.NODE_ONE,
-    ),
-    Periodic(
-        "ingot.subscribe_to_events",
-        lambda control: event_subscriptions.check(control.runtime, control.conductor),
-        lambda settings: (
-            min(SUBSCRIPTION_INTERVAL, settings.redfish.event_check_interval)
-            if settings.redfish.event_receiver_url
-            else None
-        ),
-        each_conductor=True,
-        at_most=1,
-        work=power_sync.NODE_ONE,
-    ),
-    Periodic(
-        "ingot.leave_bmcs",
-        lambda control: event_subscriptions.leave(control.runtime, control.conductor),
-        lambda settings: min(SUBSCRIPTION_INTERVAL, settings.redfish.event_check_interval),
-        each_conductor=True,
-        at_most=1,
-        work=event_subscriptions.ROW_ONE,
-    ),
-    Periodic(
-        "ingot.read_bmc_changes",
-        lambda control: bmc_event_reads.read_changes(control.runtime, control.conductor),
-        lambda settings: DELIVERY_INTERVAL if settings.redfish.event_receiver_url else None,
-        each_conductor=True,
-        at_most=1,
-        work=bmc_events.HINT_ONE,
-    ),
-    Periodic(
-        "ingot.prune_history",
-        lambda control: pruning.prune_history(control.runtime),
-        lambda settings: settings.conductor.node_history_cleanup_interval,
-    ),
-    Periodic(
-        "ingot.check_allocations",
-        lambda control: scheduling.resend_due(control.runtime),
-        lambda settings: settings.conductor.check_allocations_interval,
-        work=scheduling.DUE_ONE,
-    ),
-    Periodic(
-        "ingot.compare_baselines",
-        lambda control: comparison.compare_due(control.runtime),
-        lambda settings: 5 if settings.conductor.check_baselines_interval else None,
-        at_most=1,
-        work=comparison.DUE_ONE,
-    ),
-    Periodic(
-        "ingot.end_expired_holds",
-        lambda control: holds.end_expired(control.runtime),
-        lambda _settings: 5,
-        at_most=1,
-        work=holds.EXPIRED_ONE,
-    ),
-    Periodic(
-        "ingot.advance_rollouts",
-        lambda control: rollout_waves.advance_all(control.runtime),
-        lambda _settings: 1,
-        at_most=1,
-        work=rollouts.UNENDED_ONE,
-    ),
-    Periodic(
-        "ingot.prune_answered",
-        lambda control: pruning.prune_answered(control.runtime),
-        lambda _settings: 600,
-    ),
-    Periodic(
-        "ingot.prune_audit",
-        lambda control: pruning.prune_audit(control.runtime),
-        lambda _settings: 600,
-        at_most=1,
-    ),
-    Periodic(
-        "ingot.prune_sanitation",
-        lambda control: pruning.prune_sanitation(control.runtime),
-        lambda settings: 3600 if settings.sanitation.keep_days else None,
-        at_most=1,
-    ),
-    Periodic(
-        "ingot.prune_benchmarks",
-        lambda control: pruning.prune_benchmarks(control.runtime),
-        lambda settings: 3600 if settings.conductor.benchmarks_lifetime else None,
-        at_most=1,
-    ),
-    Periodic(
-        "ingot.prove_audit",
-        lambda control: proofs.prove(control.runtime),
-        lambda settings: 60 if settings.audit.enabled else None,
-        at_most=1,
-    ),
-    Periodic(
-        "ingot.prune_tokens",
-        lambda control: pruning.prune_tokens(control.runtime),
-        lambda settings: 600 if settings.identity.ended_tokens_lifetime else None,
-    ),
-    Periodic(
-        "ingot.prune_change_events",
-        lambda control: pruning.prune_change_events(control.runtime),
-        lambda settings: 600 if settings.conductor.change_events_lifetime else None,
-    ),
-    Periodic(
-        "ingot.prune_rollouts",
-        lambda control: pruning.prune_rollouts(control.runtime),
-        lambda settings: 600 if settings.conductor.rollouts_lifetime else None,
-    ),
-    Periodic(
-        "ingot.prune_bmc_exchanges",
-        lambda control: pruning.prune_bmc_exchanges(control.runtime),
-        lambda _settings: 3600,
-    ),
-    Periodic(
-        "ingot.deliver_webhooks",
-        lambda control: control.webhooks.start_due(),
-        lambda _settings: DELIVERY_INTERVAL,
-        at_most=1,
-        work=webhooks.DUE_ONE,
-    ),
-    Periodic(
-        "ingot.send_notifications",
-        lambda control: control.notifications.start_due() if control.notifications else None,
-        lambda settings: DELIVERY_INTERVAL if settings.default.notification_level else None,
-        at_most=1,
-    ),
-    Periodic(
-        "ingot.send_power_updates",
-        lambda control: control.power_updates.start_due() if control.power_updates else None,
-        lambda settings: DELIVERY_INTERVAL if settings.nova.is_on else None,
-        at_most=1,
-    ),
-    Periodic(
-        "ingot.check_switch_ports",
-        lambda control: switch_ports.check(control.runtime, control.conductor),
-        lambda settings: settings.switch.check_interval,
-        each_conductor=True,
-        at_most=1,
-        work=switch_ports.SWITCH_ONE,
-    ),
-    Periodic(
-        "ingot.forget_conductors",
-        lambda control: pruning.forget_conductors(control.runtime),
-        lambda settings: settings.conductor.conductor_cleanup_interval,
-    ),
-    Periodic(
-        "ingot.seal_older_rows",
-        lambda control: sealing.seal_older_rows(control.runtime),
-        lambda settings: 60 if settings.database.has_key else None,
-        at_most=1,
-    ),
-    Periodic(
-        "ingot.sweep_vault",
-        lambda control: pruning.sweep_vault(control.runtime),
-        lambda settings: 60 if settings.vault.address else None,
-        at_most=1,
-    ),
-    Periodic(
-        "ingot.boot_again",
-        lambda control: silent_boots.retry_silent_boots(control.runtime),
-        lambda settings: settings.pxe.boot_retry_timeout and settings.pxe.boot_retry_check_interval,
-    ),
-    Periodic(
-        "ingot.sweep_boot_files",
-        lambda control: boot_files.sweep(control.runtime),
-        lambda _settings: 300,
-        each_conductor=True,
-    ),
-)
+    Periodic(RECONCILE, lambda control: control.reconcile(),
+             lambda settings: settings.conductor.reconcile_interval,
+             # a blocked pass does not stop the next, and threads remain for other tasks
+             at_most=2),
+    Periodic("ingot.power_sync", lambda control: control.sync_power(),
+             lambda settings: settings.conductor.sync_power_state_interval,
+             each_conductor=True, at_most=1, work=power_sync.NODE_ONE),
+    by_each("ingot.power_recovery", power_sync.recover,
+            lambda settings: settings.conductor.power_failure_recovery_interval,
+            power_sync.NODE_ONE),
+    by_each("ingot.read_sensors", sensor_sweep.sweep,
+            lambda settings: (
+                settings.sensor_data.interval if settings.sensor_data.send_sensor_data else None
+            ),
+            power_sync.NODE_ONE),
+    by_each("ingot.subscribe_to_events", event_subscriptions.check,
+            lambda settings: (
+                min(SUBSCRIPTION_INTERVAL, settings.redfish.event_check_interval)
+                if settings.redfish.event_receiver_url
+                else None
+            ),
+            power_sync.NODE_ONE),
+    by_each("ingot.leave_bmcs", event_subscriptions.leave,
+            lambda settings: min(SUBSCRIPTION_INTERVAL, settings.redfish.event_check_interval),
+            event_subscriptions.ROW_ONE),
+    by_each("ingot.read_bmc_changes", bmc_event_reads.read_changes,
+            lambda settings: DELIVERY_INTERVAL if settings.redfish.event_receiver_url else None,
+            bmc_events.HINT_ONE),
+    by_one("ingot.prune_history", pruning.prune_history,
+           lambda settings: settings.conductor.node_history_cleanup_interval),
+    by_one("ingot.check_allocations", scheduling.resend_due,
+           lambda settings: settings.conductor.check_allocations_interval,
+           work=scheduling.DUE_ONE),
+    by_one("ingot.compare_baselines", comparison.compare_due,
+           lambda settings: 5 if settings.conductor.check_baselines_interval else None,
+           at_most=1, work=comparison.DUE_ONE),
+    by_one("ingot.end_expired_holds", holds.end_expired, lambda _settings: 5,
+           at_most=1, work=holds.EXPIRED_ONE),
+    by_one("ingot.advance_rollouts", rollout_waves.advance_all, lambda _settings: 1,
+           at_most=1, work=rollouts.UNENDED_ONE),
+    by_one("ingot.prune_answered", pruning.prune_answered, lambda _settings: 600),
+    by_one("ingot.prune_audit", pruning.prune_audit, lambda _settings: 600, at_most=1),
+    by_one("ingot.prune_sanitation", pruning.prune_sanitation,
+           lambda settings: 3600 if settings.sanitation.keep_days else None, at_most=1),
+    by_one("ingot.prune_benchmarks", pruning.prune_benchmarks,
+           lambda settings: 3600 if settings.conductor.benchmarks_lifetime else None, at_most=1),
+    by_one("ingot.prove_audit", proofs.prove,
+           lambda settings: 60 if settings.audit.enabled else None, at_most=1),
+    by_one("ingot.prune_tokens", pruning.prune_tokens,
+           lambda settings: 600 if settings.identity.ended_tokens_lifetime else None),
+    by_one("ingot.prune_change_events", pruning.prune_change_events,
+           lambda settings: 600 if settings.conductor.change_events_lifetime else None),
+    by_one("ingot.prune_rollouts", pruning.prune_rollouts,
+           lambda settings: 600 if settings.conductor.rollouts_lifetime else None),
+    by_one("ingot.prune_bmc_exchanges", pruning.prune_bmc_exchanges, lambda _settings: 3600),
+    Periodic("ingot.deliver_webhooks", lambda control: control.webhooks.start_due(),
+             lambda _settings: DELIVERY_INTERVAL, at_most=1, work=webhooks.DUE_ONE),
+    Periodic("ingot.send_notifications",
+             lambda control: control.notifications.start_due() if control.notifications else None,
+             lambda settings: DELIVERY_INTERVAL if settings.default.notification_level else None,
+             at_most=1),
+    Periodic("ingot.send_power_updates",
+             lambda control: control.power_updates.start_due() if control.power_updates else None,
+             lambda settings: DELIVERY_INTERVAL if settings.nova.is_on else None, at_most=1),
+    by_each("ingot.check_switch_ports", switch_ports.check,
+            lambda settings: settings.switch.check_interval, switch_ports.SWITCH_ONE),
+    by_one("ingot.forget_conductors", pruning.forget_conductors,
+           lambda settings: settings.conductor.conductor_cleanup_interval),
+    by_one("ingot.seal_older_rows", sealing.seal_older_rows,
+           lambda settings: 60 if settings.database.has_key else None, at_most=1),
+    by_one("ingot.sweep_vault", pruning.sweep_vault,
+           lambda settings: 60 if settings.vault.address else None, at_most=1),
+    by_one("ingot.boot_again", silent_boots.retry_silent_boots,
+           lambda settings: (
+               settings.pxe.boot_retry_timeout and settings.pxe.boot_retry_check_interval
+           )),
+    Periodic("ingot.sweep_boot_files", lambda control: boot_files.sweep(control.runtime),
+             lambda _settings: 300, each_conductor=True),
+)  # fmt: skip
 
 _WORK = {task.name: task.work for task in PERIODIC}
 #: Time 0 of the beat's clock, see `beat_time`.

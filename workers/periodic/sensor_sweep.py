@@ -8,7 +8,7 @@ Nodes in operation are left out, as their BMC may be in an update.
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import datetime
@@ -58,7 +58,7 @@ def sweep(runtime: Runtime, conductor: str) -> dict[str, int]:
 def read_nodes(runtime: Runtime, conductor: str, ids: Sequence[int]) -> dict[str, int]:
     """Do for some nodes what a sweep does, as far as it would read them; count as `sweep`."""
     with runtime.reading() as session:
-        rows = session.execute(_query(runtime, 0).where(Node.id.in_(ids)))
+        rows = session.execute(_query(runtime).where(Node.id.in_(ids)))
         read_ids = [row.id for row in rows]
     return _read(runtime, conductor, read_ids)
 
@@ -74,11 +74,9 @@ def _read(runtime: Runtime, conductor: str, ids: Sequence[int]) -> dict[str, int
     return counts
 
 
-def _query(runtime: Runtime, last_id: int) -> bmc_sweep.OwnersQuery:
-    """Return the query for the nodes after an id whose sensors are read."""
-    query = select(*bmc_sweep.OWNING).where(
-        Node.id > last_id, Node.reservation.is_(None), Node.maintenance.is_(False)
-    )
+def _query(runtime: Runtime) -> bmc_sweep.OwnersQuery:
+    """Return the query for the nodes whose sensors are read."""
+    query = select(*bmc_sweep.OWNING).where(Node.reservation.is_(None), Node.maintenance.is_(False))
     if runtime.settings.sensor_data.enable_for_undeployed_nodes:
         return query.where(Node.provision_state.not_in(EXCLUDED))
     return query.where(Node.provision_state == State.ACTIVE)
@@ -86,7 +84,7 @@ def _query(runtime: Runtime, last_id: int) -> bmc_sweep.OwnersQuery:
 
 def _ids(runtime: Runtime, conductor: str) -> Sequence[int]:
     """Return the ids of the conductor's nodes to read, the ones read longest ago first."""
-    ids = bmc_sweep.owned_ids(runtime, conductor, lambda last_id: _query(runtime, last_id))
+    ids = bmc_sweep.owned_ids(runtime, conductor, _query(runtime))
     with runtime.reading() as session:
         rows = session.execute(select(NodeSensors.node_id, NodeSensors.read_at))
         read_at = {row.node_id: row.read_at for row in rows}
@@ -103,7 +101,8 @@ class _Sweep:
         self._reads: list[Read] = []
 
     async def run(self, ids: Sequence[int]) -> None:
-        supply = bmc_sweep.Supply(_pages(self._runtime, ids))
+        pages = (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
+        supply = bmc_sweep.Supply(bmc_sweep.whole_nodes(self._runtime, pages))
         workers = min(self._options.workers, len(ids))
         with ThreadPoolExecutor(min(workers, bmc_sweep.THREADS)) as threads:
             async with AsyncExitStack() as stack:
@@ -210,12 +209,3 @@ def _sensors_of(target: Target) -> Answer:
         return interfaces_of(target).management.sensors(target)
     except HardwareError as error:
         return error
-
-
-def _pages(runtime: Runtime, ids: Sequence[int]) -> Iterator[Sequence[Node]]:
-    """Yield the nodes with these ids, page by page."""
-    for start in range(0, len(ids), BATCH):
-        with runtime.reading() as session:
-            page = bmc_sweep.whole_nodes(session, ids[start : start + BATCH])
-        if page:  # the nodes may be deleted since
-            yield page

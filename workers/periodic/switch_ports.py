@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from sqlalchemy import select
 
 from app.cluster import conductors
-from app.cluster.hash_ring import owner
 from app.db.clock import now
 from app.db.item_isolation import isolated
 from app.db.prepared import Prepared
@@ -24,6 +23,7 @@ from app.observe import log
 from app.runtime import Runtime
 from drivers.builtin import switch_ports
 from drivers.core.errors import HardwareError
+from workers.periodic import bmc_sweep
 
 logger = log.get(__name__)
 
@@ -68,9 +68,8 @@ def _ordered_ports(runtime: Runtime, conductor: str) -> Iterator[OrderedPort]:
     )
     with runtime.reading() as session:
         for row in session.execute(query):
-            member = owner(row.uuid, row.driver, row.conductor_group, members)
             order = row.internal_info.get(switch_ports.ORDERED)
-            if order and member is not None and member.name == conductor:
+            if order and bmc_sweep.is_owner(conductor, row, members):
                 yield OrderedPort(row.id, row.node_id, order)
 
 

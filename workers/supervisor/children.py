@@ -30,8 +30,6 @@ AWAITED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 @dataclass(slots=True)
 class Child:
-    """One child process."""
-
     role: str  # key in the pid file: api, conductors, beat, redis
     name: str
     work: Callable[[], object]  # runs in the forked process

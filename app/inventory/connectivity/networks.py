@@ -31,8 +31,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> Network:
     """
     network = row_changes.make(Network, fields)
     _check(session, network)
-    row_changes.add(session, network)
-    return network
+    return row_changes.add(session, network)
 
 
 def change(session: Session, network: Network, values: Mapping[str, Any]) -> None:
@@ -73,8 +72,7 @@ def create_switch(session: Session, fields: Mapping[str, object]) -> Switch:
     """
     switch = row_changes.make(Switch, fields)
     _check_login(switch)
-    row_changes.add(session, switch)
-    return switch
+    return row_changes.add(session, switch)
 
 
 def change_switch(session: Session, switch: Switch, values: Mapping[str, object]) -> None:

@@ -25,9 +25,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> Portgroup:
     values = owned_resources.by_column(session, dict(fields))
     if not values.get("mode"):
         values["mode"] = runtime_of(session).settings.default.default_portgroup_mode
-    group = row_changes.make(Portgroup, values)
-    row_changes.add(session, group)
-    return group
+    return row_changes.add(session, row_changes.make(Portgroup, values))
 
 
 def change(

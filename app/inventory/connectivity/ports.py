@@ -35,8 +35,7 @@ def create(session: Session, node_ident: str, fields: Mapping[str, Any]) -> Port
     port = row_changes.make(Port, values)
     _check_smartnic(port)
     _check_group(session, port, values.keys() | WIRING.keys())
-    row_changes.add(session, port)
-    return port
+    return row_changes.add(session, port)
 
 
 def change(

@@ -23,7 +23,7 @@ from redis import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.audit import audit_records
-from app.broker.messages import Consoles
+from app.broker.consoles import ConsoleChannel
 from app.observe import log
 from app.runtime import Runtime
 
@@ -64,7 +64,7 @@ class Watch:
     """A caller who watches a console. ticket: document of the caller's ticket."""
 
     runtime: Runtime
-    consoles: Consoles
+    consoles: ConsoleChannel
     ticket: Mapping[str, Any]
     ends: Callable[[], bool]  # whether the process is about to end
     leave: Callable[[], object]  # gives the place of the request back

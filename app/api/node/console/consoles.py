@@ -23,8 +23,7 @@ from app.api.request.context import Fields, RequestContext
 from app.api.request.routes import Routes
 from app.api.schemas.consoles import HistoryQuery, StreamQuery, Ticket
 from app.api.transport.responses import SOCKET, json
-from app.broker.consoles import TICKET_TIME
-from app.broker.messages import Consoles
+from app.broker.consoles import TICKET_TIME, ConsoleChannel
 from app.engine.records import console_history
 from app.errors import Forbidden, Invalid, NotFound, ServiceError, Unavailable
 from app.identity.caller import Caller
@@ -56,7 +55,7 @@ class UpgradeRequired(ServiceError):
     status = 426
 
 
-def _channel(context: RequestContext) -> Consoles:
+def _channel(context: RequestContext) -> ConsoleChannel:
     channel = context.runtime.consoles
     if channel is None:
         raise Unavailable("This process opens no consoles.")

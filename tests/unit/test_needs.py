@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from workers.doctor.needs import NEEDS
+from docs.needs import NEEDS
 
 
 @pytest.mark.parametrize("need", NEEDS, ids=lambda need: f"{need.role}: {need.need}")
