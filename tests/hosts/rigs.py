@@ -62,7 +62,7 @@ class Rigs:
                     self._add(selector)
                 for key, _ in selector.select():
                     self._hear(key.data, key.fileobj.readline(), selector)
-                for rig in [each for each in self._rigs if each.is_ready and not each.phase]:
+                for rig in [rig for rig in self._rigs if rig.is_ready and not rig.phase]:
                     if waiting:
                         self.say(f"rig {rig.number}: {waiting[0]}")
                         rig.begin(waiting.pop(0))
