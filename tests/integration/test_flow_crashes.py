@@ -98,9 +98,9 @@ def harness(inside, monkeypatch):
 
 def begin(harness, flow, interruption, *, lossy=False):
     """Run a new node through a flow; return its id."""
-    more = {"deploy_interface": "direct", "rescue_interface": "agent"} if flow.agent else {}
+    interfaces = {"deploy_interface": "direct", "rescue_interface": "agent"} if flow.agent else {}
     state = {"power_state": "power on"} if flow.begins == "active" else {}
-    node = harness.node(flow.begins, instance_info=harness.image, **more, **state)
+    node = harness.node(flow.begins, instance_info=harness.image, **interfaces, **state)
     harness.begin(None)
     if flow.first:
         verb, arguments = flow.first
