@@ -268,11 +268,11 @@ def up(lab, machines):
 
 
 def main():
-    asked = argparse.ArgumentParser(prog="tests.lab")
-    asked.add_argument("order", nargs="?", default="run", choices=("run", "faults", "up", "down"))
+    parser = argparse.ArgumentParser(prog="tests.lab")
+    parser.add_argument("order", nargs="?", default="run", choices=("run", "faults", "up", "down"))
     names = [spec.name for spec in MACHINES]
-    asked.add_argument("--machine", action="append", choices=names, help="only this machine")
-    arguments = asked.parse_args()
+    parser.add_argument("--machine", action="append", choices=names, help="only this machine")
+    arguments = parser.parse_args()
     order = arguments.order
     machines = [spec for spec in MACHINES if spec.name in (arguments.machine or names)]
     warnings.filterwarnings("ignore", message="Unverified HTTPS")
