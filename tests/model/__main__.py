@@ -55,9 +55,9 @@ def _partitions() -> Iterator[tuple[str, World, bool]]:
 
 def main() -> int:
     gc.disable()  # states form no cycles, and there are many of them
-    wanted = sys.argv[1:] or [""]
+    patterns = sys.argv[1:] or [""]
     for name, world, alone in worlds():
-        if not any(each in name for each in wanted):
+        if not any(pattern in name for pattern in patterns):
             continue
         begun = time.process_time()
         try:

@@ -122,9 +122,9 @@ def is_ended(state: State) -> bool:
     return state.row.state in OVER
 
 
-def ended(state: State, how: OperationState | None) -> State:
+def ended(state: State, outcome: OperationState | None) -> State:
     """State after the end: processes and Redis have no further effect."""
-    row = Row(how, state.row.cursor, state.row.fence, reserved=False, written=state.row.written)
+    row = Row(outcome, state.row.cursor, state.row.fence, reserved=False, written=state.row.written)
     idle, calm = (
         tuple(Thread() for _ in state.threads),
         tuple(Conductor() for _ in state.conductors),

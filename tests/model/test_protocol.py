@@ -120,11 +120,11 @@ def test_in_a_fleet_of_two_releases_a_capable_conductor_runs_the_operation(fault
     assert check(world, alone=True) > 200
 
 
-@pytest.mark.parametrize(("without", "faults", "what"), NEEDED, ids=[row[0] for row in NEEDED])
-def test_without_a_part_of_the_protocol_an_invariant_is_violated(without, faults, what):
+@pytest.mark.parametrize(("without", "faults", "violation"), NEEDED, ids=[row[0] for row in NEEDED])
+def test_without_a_part_of_the_protocol_an_invariant_is_violated(without, faults, violation):
     with pytest.raises(Broken) as broken:
         check(World(faults=faults, last=1, without=without))
-    assert what == broken.value.what
+    assert violation == broken.value.what
     assert len(broken.value.trace) > 1
 
 
@@ -133,23 +133,23 @@ def test_after_a_promotion_that_lost_the_last_writes_no_deadline_is_waited_for()
 
 
 def test_without_the_comparison_with_its_claims_a_promotion_leaves_one_that_nobody_works_on():
-    ((without, _, what),) = NEEDED_AFTER_PROMOTIONS
+    ((without, _, violation),) = NEEDED_AFTER_PROMOTIONS
     with pytest.raises(Broken) as broken:
         check(replace(PROMOTED, without=without))
-    assert what == broken.value.what
+    assert violation == broken.value.what
 
 
 @pytest.mark.parametrize(
-    ("without", "releases", "faults", "what"), NEEDED_OF_RELEASES,
+    ("without", "releases", "faults", "violation"), NEEDED_OF_RELEASES,
     ids=[row[0] for row in NEEDED_OF_RELEASES],
 )  # fmt: skip
 def test_without_a_part_that_separates_releases_an_invariant_is_violated(
-    without, releases, faults, what
+    without, releases, faults, violation
 ):
     world = World(faults=faults, last=1, releases=releases, needs=2, unaware=True, without=without)
     with pytest.raises(Broken) as broken:
         check(world)
-    assert what == broken.value.what
+    assert violation == broken.value.what
 
 
 @pytest.mark.parametrize(("without", "fault"), SPARE)
@@ -161,10 +161,10 @@ def test_without_a_part_that_only_saves_time_the_operation_ends_as_well(without,
 def test_merging_states_that_differ_in_names_loses_none(fault):
     world = World(faults=(fault,), last=1)
     start = [("start", world.start())]
-    each = reached(world, start, one=lambda state: state).states
-    some = reached(world, start).states
-    assert {canonical(state) for state in each} == set(some)
-    assert len(each) > 2 * len(some)
+    all_states = reached(world, start, one=lambda state: state).states
+    merged_states = reached(world, start).states
+    assert {canonical(state) for state in all_states} == set(merged_states)
+    assert len(all_states) > 2 * len(merged_states)
 
 
 def test_the_docs_list_the_parts_of_the_protocol_and_their_violations():
@@ -182,10 +182,10 @@ def test_the_docs_name_the_function_of_each_action():
     rows = table.partition("\n\n")[0].splitlines()[2:]
     files = (path for room in ("app", "workers") for path in (root / room).rglob("*.py"))
     sources = [(path.stem, path.read_text()) for path in files]
-    named = {row: re.findall(r"`(\w+)\.(\w+)`", row.split(" | ")[-1]) for row in rows}
-    assert len(named) > 20
-    assert [] == [row for row, functions in named.items() if not functions]
-    for place, function in chain.from_iterable(named.values()):  # place: a module or a class
+    mentions = {row: re.findall(r"`(\w+)\.(\w+)`", row.split(" | ")[-1]) for row in rows}
+    assert len(mentions) > 20
+    assert [] == [row for row, functions in mentions.items() if not functions]
+    for place, function in chain.from_iterable(mentions.values()):  # place: a module or a class
         assert [
             module
             for module, text in sources
