@@ -52,7 +52,7 @@ def newest(site, earlier_uuids=None):
     """
     The newest operations of all nodes, the newest first.
 
-    before: UUIDs of the operations before them; None: a page of operations.
+    earlier_uuids: those of the operations before them; None: a page of operations.
     """
     operations, query = [], {"limit": PAGE}
     while True:

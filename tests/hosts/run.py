@@ -29,7 +29,7 @@ class Row:
     seconds: float  # from the begin of the fault to its end
     accepted: int
     verdict: object
-    rest: float  # seconds from the end of the fault until nothing was under way
+    rest_seconds: float  # seconds from the end of the fault until nothing was under way
     reads: tuple  # longest seconds without an answer: of any host, of each
     writes: tuple
     took: dict  # part of the phase -> seconds

@@ -91,7 +91,7 @@ class AcmeMegaDeploy(FakeDeploy):
 
     name = "acme-mega"
     frames = {**FakeDeploy.frames, "deploy": Frame(collect=("deploy", "deploy"))}
-    written = False
+    is_written = False
 
     def has_decomposed_deploy_steps(self):
         return False
@@ -109,7 +109,7 @@ class AcmeMegaDeploy(FakeDeploy):
         Acme.does(target, "write")
 
     def deploy_is_done(self, target):
-        return AcmeMegaDeploy.written
+        return AcmeMegaDeploy.is_written
 
     def reboot_to_instance(self, target):
         Acme.does(target, "reboot to instance")
@@ -142,7 +142,7 @@ class Harness:
         inside.runtime.drivers = load([*HARDWARE_TYPES, Acme])
         self.conductor = inside.conductor("c-1")
         Acme.did, Acme.unreachable, Acme.untidy = [], 0, False
-        AcmeMegaDeploy.written = False
+        AcmeMegaDeploy.is_written = False
 
     def node(self, state="manageable", **columns):
         """Create a node, and return its id."""

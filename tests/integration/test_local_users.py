@@ -32,10 +32,10 @@ from workers.supervisor.location import StartError
 def run(database):
     """Run a command on the database; return its decoded JSON."""
 
-    def command(*words, given=""):
+    def command(*words, stdin=""):
         words = (*words, "--database", database, "-o", "json")
         result = CliRunner(env={"INGOT_CONFIG": ""}).invoke(
-            cli.app, words, input=given, catch_exceptions=False
+            cli.app, words, input=stdin, catch_exceptions=False
         )
         assert 0 == result.exit_code, result.output
         return json.loads(result.stdout)
@@ -71,7 +71,7 @@ def test_a_role_of_services_in_a_project_warns(run, database, role, verb, scope,
 
 
 def test_users_groups_projects_roles_and_tokens_are_managed_by_commands(run, engine):
-    ann = run("user", "create", "ann", given=f"{PASSWORD}\n")
+    ann = run("user", "create", "ann", stdin=f"{PASSWORD}\n")
     run("user", "create", "nova", "--no-password")
     blue = run("project", "create", "blue", "--id", "keystones-blue")
     run("project", "create", "red")
@@ -121,7 +121,7 @@ def test_users_groups_projects_roles_and_tokens_are_managed_by_commands(run, eng
     assert run("token", "list")[0]["revoked_at"]
     run("role", "revoke", "member", "--user", "ann", "--project", "blue")
     run("group", "remove-user", "operators", "ann")
-    run("user", "set-password", "ann", given="another password\n")
+    run("user", "set-password", "ann", stdin="another password\n")
     run("user", "disable", "ann")
     user = run("user", "show", "ann")
     assert (False, [], []) == (user["enabled"], user["groups"], user["roles"])
@@ -145,7 +145,7 @@ OVER = {
 
 
 def test_disabling_a_user_shows_all_work_and_what_becomes_of_it(run, engine, database):
-    uuid = run("user", "create", "ann", given=f"{PASSWORD}\n")["uuid"]
+    uuid = run("user", "create", "ann", stdin=f"{PASSWORD}\n")["uuid"]
     run("user", "create", "bob", "--no-password")
     run("role", "grant", "admin", "--user", "ann", "--system")
     token_uuid = run("token", "create", "ann", "--system", "--name", "ci")["uuid"]
@@ -196,12 +196,12 @@ def test_disabling_a_user_shows_all_work_and_what_becomes_of_it(run, engine, dat
 
 @pytest.mark.parametrize(("options", "valid"), [((), False), (("--keep-sessions",), True)])
 def test_a_new_password_ends_the_sessions_unless_they_are_kept(run, engine, options, valid):
-    run("user", "create", "ann", given=f"{PASSWORD}\n")
+    run("user", "create", "ann", stdin=f"{PASSWORD}\n")
     token = run_token(run)
     with transactions.transaction(engine) as session:
         user = session.scalar(select(User.id).where(User.name == "ann"))
         _, text = tokens.issue(session, user, None, name=tokens.SESSION, seconds=60)
-    changed = run("user", "set-password", "ann", *options, given="another password\n")
+    changed = run("user", "set-password", "ann", *options, stdin="another password\n")
     assert {"name": "ann", "ended_sessions": 0 if valid else 1} == changed
     with transactions.read_connection(engine) as connection:
         assert valid == (authentication.token_of(connection, text) is not None)
@@ -220,7 +220,7 @@ ACTS = {
 def test_accepted_work_goes_on_and_logins_end_as_the_table_says(run, engine, act):
     """The columns of the table in docs/security.md; rollouts have tests of their own."""
     words, stdin, keeps_session, keeps_token = ACTS[act]
-    uuid = run("user", "create", "ann", given=f"{PASSWORD}\n")["uuid"]
+    uuid = run("user", "create", "ann", stdin=f"{PASSWORD}\n")["uuid"]
     run("role", "grant", "admin", "--user", "ann", "--system")
     token = run_token(run)
     with transactions.transaction(engine) as session:
@@ -238,7 +238,7 @@ def test_accepted_work_goes_on_and_logins_end_as_the_table_says(run, engine, act
               for kind, state in (("clean", "queued"), ("power", "waiting"))),
         ])  # fmt: skip
     rows = rows_of_work(engine)
-    run(*words, given=stdin)
+    run(*words, stdin=stdin)
     assert rows == rows_of_work(engine)
     with transactions.read_connection(engine) as connection:
         assert keeps_session is (authentication.token_of(connection, login) is not None)
@@ -413,7 +413,7 @@ def test_a_service_that_other_hosts_reach_has_users_unless_configured(environ, s
 
 
 def test_commands_that_change_accounts_are_audited(run, engine):
-    run("user", "create", "ann", given=f"{PASSWORD}\n")
+    run("user", "create", "ann", stdin=f"{PASSWORD}\n")
     run("role", "grant", "reader", "--user", "ann", "--system")
     run("user", "list")
     token = run("token", "create", "ann", "--system", "--name", "ci")

@@ -90,7 +90,11 @@ class Lab:
         """Create a machine, and its node."""
         # a machine that boots for each operation takes longest: it gets its processor first
         machine = self.hypervisor.add(
-            spec.name, spec.firmware, self.service.bootfile, first=not spec.fast, wire=spec.wire
+            spec.name,
+            spec.firmware,
+            self.service.bootfile,
+            has_priority=not spec.fast,
+            wire=spec.wire,
         )
         journey = Journey(
             self.service, self.hypervisor, machine, self.systems, self.view.say, spec.fast

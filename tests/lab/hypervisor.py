@@ -255,12 +255,12 @@ class Hypervisor:
         self.redfish_url = f"https://127.0.0.1:{port}"
         until(lambda: _answers(f"{self.redfish_url}/redfish/v1/"), "the start of the BMC", 60)
 
-    def add(self, name, firmware, bootfile="none", *, first=True, wire=None):
+    def add(self, name, firmware, bootfile="none", *, has_priority=True, wire=None):
         """
         Create a machine, switched off.
 
-        bootfile: file or URL that DHCP offers. first: with too few processors, it has priority over
-        machines without it. wire: its network, if it is not QEMU's.
+        bootfile: file or URL that DHCP offers. has_priority: over machines without it, if there are
+        too few processors. wire: its network, if it is not QEMU's.
         """
         disk, console = self.folder / f"disks/{name}", self.folder / f"consoles/{name}"
         identity = uuid.uuid5(uuid.NAMESPACE_URL, f"lab:{name}")
@@ -289,7 +289,7 @@ class Hypervisor:
             DOMAIN.format(
                 name=name, uuid=identity, memory=MEMORY, type=kind, attributes=attributes,
                 more=elements.format(folder=self.folder, name=name), features=features, card=card,
-                emulator=self._emulator(first), disk=disk,
+                emulator=self._emulator(has_priority), disk=disk,
                 console=console, serial_port=machine.serial_port, options="".join(
                     f"<qemu:arg value='-set'/><qemu:arg value='netdev.hostnet0.{option}'/>"
                     for option in network

@@ -24,13 +24,13 @@ class Edge(NamedTuple):
 class Broken(Exception):
     """An invariant is violated."""
 
-    what: str
+    violation: str
     trace: list[str]  # the actions that lead to the state
     state: Hashable
 
     def __str__(self) -> str:
         lines = (f"{number:3}  {label}" for number, label in enumerate(self.trace, 1))
-        return "\n".join([self.what, *lines, f"     {self.state}"])
+        return "\n".join([self.violation, *lines, f"     {self.state}"])
 
 
 @dataclass(slots=True)

@@ -152,13 +152,13 @@ def _wrong_with_a_thread(  # noqa: C901 - one branch per invariant
 
 def _wrong_in_the_record(state: State, to: State, which: int, then: Thread) -> str | None:
     before, after = state.row, to.row
-    if then.at not in (ACTED, FREED) or after.written == before.written:
+    if then.at not in (ACTED, FREED) or after.recorded_cursor == before.recorded_cursor:
         return None
     if state.restored:
         return "a record in a restored database"
     if before.claim != token(which, then) or before.fence != then.fence:
         return "a stale attempt records"
-    if before.written >= then.cursor:
+    if before.recorded_cursor >= then.cursor:
         return "a step is recorded twice per dispatch"
     return None
 

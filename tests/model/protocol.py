@@ -43,7 +43,7 @@ class World:
 
     threads: tuple[int, ...] = (0, 1)  # conductor of each thread
     faults: tuple[str, ...] = ()  # each may happen once, at any moment
-    last: int = 2  # position of the last step; 1: the step that waits ends the operation
+    last_step: int = 2  # position of the last step; 1: the step that waits ends the operation
     queues: bool = False  # the last step begins another flow, and waits for a slot if none is free
     deaths: int = 2  # of a step, until it fails
     messages: int = 1  # most messages under way at a time
@@ -148,7 +148,7 @@ class World:
         )
         return self.moved(
             row, event, actor, fence=row.fence + raised, claimed=row.cursor - 1, claimed_by=None,
-            claim=None, reserved=True, written=-1 if raised else row.written,
+            claim=None, reserved=True, recorded_cursor=-1 if raised else row.recorded_cursor,
         )  # fmt: skip
 
     def able(self, state: State) -> list[int]:

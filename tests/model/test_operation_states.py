@@ -15,11 +15,11 @@ from tests.model.runner import check
 S, E = OperationState, OperationEvent
 #: Small worlds that reach the transitions below; only the last one reaches those of RESTORE.
 WORLDS = (
-    {"faults": ("leaving",), "last": 1},
-    {"faults": ("silence",), "last": 1},
-    {"faults": ("death",), "last": 1},
-    {"faults": ("death",), "last": 1, "deaths": 1},
-    {"faults": ("restore",), "last": 0},
+    {"faults": ("leaving",), "last_step": 1},
+    {"faults": ("silence",), "last_step": 1},
+    {"faults": ("death",), "last_step": 1},
+    {"faults": ("death",), "last_step": 1, "deaths": 1},
+    {"faults": ("restore",), "last_step": 0},
 )
 #: Transitions that the model reaches there: (state before, event).
 MODELLED = {

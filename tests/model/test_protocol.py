@@ -62,7 +62,7 @@ NEEDED = [
     ("an end to renewing without the database", ("database's cut",), STUCK),
 ]  # fmt: skip
 #: A world in which a standby without the last writes is promoted.
-PROMOTED = World(faults=(PROMOTION,), last=1, prompt=True)
+PROMOTED = World(faults=(PROMOTION,), last_step=1, prompt=True)
 NEEDED_AFTER_PROMOTIONS = [
     (
         "giving up what a promotion has lost",
@@ -89,7 +89,7 @@ SPARE = [
 
 @pytest.mark.parametrize("fault", [*FAULTS, *CUTS])
 def test_the_operation_ends_as_it_should_after_each_fault_at_any_moment(fault):
-    assert check(World(faults=(fault,), last=1, rows=False)) > 400
+    assert check(World(faults=(fault,), last_step=1, rows=False)) > 400
 
 
 @pytest.mark.parametrize("fault", [None, *FAULTS])
@@ -101,30 +101,30 @@ def test_the_operation_ends_as_it_should_though_it_waits_for_a_slot_between_two_
 def test_an_operation_that_enters_a_queue_needs_another_fence():
     with pytest.raises(Broken) as broken:
         check(World(queues=True, without="raising the fence in a queue"))
-    assert OWN_FENCE == broken.value.what
+    assert OWN_FENCE == broken.value.violation
 
 
 @pytest.mark.parametrize("faults", TOGETHER, ids=" and ".join)
 def test_the_operation_ends_as_it_should_after_two_faults(faults):
-    assert check(World(faults=faults, last=1, rows=False)) > 500
+    assert check(World(faults=faults, last_step=1, rows=False)) > 500
 
 
 @pytest.mark.parametrize("fault", ["answer", "loss", "silence"])
 def test_the_operation_ends_though_all_messages_are_lost_and_one_conductor_is_left(fault):
-    assert check(World(faults=(fault,), last=1), alone=True) > 400
+    assert check(World(faults=(fault,), last_step=1), alone=True) > 400
 
 
 @pytest.mark.parametrize("fault", ["repetition", "leaving"])
 def test_in_a_fleet_of_two_releases_a_capable_conductor_runs_the_operation(fault):
-    world = World(faults=(fault,), last=1, releases=(1, 2), needs=2, unaware=True)
+    world = World(faults=(fault,), last_step=1, releases=(1, 2), needs=2, unaware=True)
     assert check(world, alone=True) > 200
 
 
 @pytest.mark.parametrize(("without", "faults", "violation"), NEEDED, ids=[row[0] for row in NEEDED])
 def test_without_a_part_of_the_protocol_an_invariant_is_violated(without, faults, violation):
     with pytest.raises(Broken) as broken:
-        check(World(faults=faults, last=1, without=without))
-    assert violation == broken.value.what
+        check(World(faults=faults, last_step=1, without=without))
+    assert violation == broken.value.violation
     assert len(broken.value.trace) > 1
 
 
@@ -136,7 +136,7 @@ def test_without_the_comparison_with_its_claims_a_promotion_leaves_one_that_nobo
     ((without, _, violation),) = NEEDED_AFTER_PROMOTIONS
     with pytest.raises(Broken) as broken:
         check(replace(PROMOTED, without=without))
-    assert violation == broken.value.what
+    assert violation == broken.value.violation
 
 
 @pytest.mark.parametrize(
@@ -146,20 +146,22 @@ def test_without_the_comparison_with_its_claims_a_promotion_leaves_one_that_nobo
 def test_without_a_part_that_separates_releases_an_invariant_is_violated(
     without, releases, faults, violation
 ):
-    world = World(faults=faults, last=1, releases=releases, needs=2, unaware=True, without=without)
+    world = World(
+        faults=faults, last_step=1, releases=releases, needs=2, unaware=True, without=without
+    )
     with pytest.raises(Broken) as broken:
         check(world)
-    assert violation == broken.value.what
+    assert violation == broken.value.violation
 
 
 @pytest.mark.parametrize(("without", "fault"), SPARE)
 def test_without_a_part_that_only_saves_time_the_operation_ends_as_well(without, fault):
-    assert check(World(faults=(fault,), last=1, without=without), alone=True) > 400
+    assert check(World(faults=(fault,), last_step=1, without=without), alone=True) > 400
 
 
 @pytest.mark.parametrize("fault", ["answer", "impatience"])
 def test_merging_states_that_differ_in_names_loses_none(fault):
-    world = World(faults=(fault,), last=1)
+    world = World(faults=(fault,), last_step=1)
     start = [("start", world.start())]
     all_states = reached(world, start, one=lambda state: state).states
     merged_states = reached(world, start).states

@@ -203,7 +203,7 @@ def _act(turn: Turn) -> Iterator[Edge]:
     in_time = state.row.fence == turn.thread.fence
     worked = state.worked or (state.backup is not None and in_time)
     acted = state._replace(agent=agent, worked=worked)
-    yield turn.now("act", acted, at=ACTED, done=is_done)
+    yield turn.now("act", acted, at=ACTED, is_done=is_done)
     if "hanging" in state.faults and state.hung is None:
         hung = state._replace(hung=turn.mine)
         yield turn.fault("hanging", "act, and never return", hung, at=IDLE)
@@ -235,10 +235,10 @@ def _record(turn: Turn) -> Iterator[Edge]:
 def _written(turn: Turn, name: str, next_at: str) -> Iterator[Edge]:
     """The row has the outcome of the attempt; the answer to the commit may be lost."""
     world, state, thread = turn.world, turn.state, turn.thread
-    row = state.row._replace(written=thread.cursor)
+    row = state.row._replace(recorded_cursor=thread.cursor)
     state = state._replace(worked=state.backup is not None)
     follows = Thread()
-    if not thread.done:
+    if not thread.is_done:
         keeps = world.without == "freeing the node while it waits"
         waiting = world.moved(row, OperationEvent.WAIT, reserved=keeps)
         waiting_state = state._replace(row=waiting)
@@ -247,14 +247,14 @@ def _written(turn: Turn, name: str, next_at: str) -> Iterator[Edge]:
         if at_once:
             woken = world.handed_out(waiting_state, waiting, OperationEvent.RESUME, Actor.CONDUCTOR)
             outcomes = list(woken)
-    elif row.cursor >= world.last:
+    elif row.cursor >= world.last_step:
         outcomes = [world.over(state._replace(row=row), OperationEvent.SUCCEED)]
     else:
         row = world.moved(row, OperationEvent.ADVANCE, cursor=row.cursor + 1, claimed_by=None)
         agent = "none" if row.cursor > COMMAND else state.agent
         outcomes = [state._replace(row=row, agent=agent)]
-        follows = thread._replace(at=next_at, cursor=row.cursor, done=False)
-        if world.queues and row.cursor == world.last:
+        follows = thread._replace(at=next_at, cursor=row.cursor, is_done=False)
+        if world.queues and row.cursor == world.last_step:
             row = world.dispatched(row, OperationEvent.DISPATCH, Actor.CONDUCTOR)
             queued = state._replace(row=row._replace(admitted=False), agent=agent)
             yield turn.now(f"{name}, and enter a queue", queued, at=IDLE)

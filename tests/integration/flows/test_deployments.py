@@ -154,7 +154,7 @@ def test_a_mega_step_is_driven_by_the_heartbeats(harness):
     assert "wait call-back" == harness.call(node)
     assert ["prepare_fans", "boot the agent", "write"] == Acme.did
     assert "wait call-back" == harness.call(node)
-    AcmeMegaDeploy.written = True
+    AcmeMegaDeploy.is_written = True
     assert "active" == harness.call(node)
     assert "reboot to instance" == Acme.did[-1]
     assert "not to be run" not in Acme.did
