@@ -55,13 +55,13 @@ def arguments():
 
 def selected(patterns):
     """Names of the phases that match one of the patterns. Raises SystemExit: one matches none."""
-    found = []
+    phase_names = []
     for pattern in patterns:
         names = fnmatch.filter(PHASES, pattern)
         if not names:
             raise SystemExit(f"no phase {pattern!r}; --list lists all")
-        found += [name for name in names if name not in found]
-    return found
+        phase_names += [name for name in names if name not in phase_names]
+    return phase_names
 
 
 def say(text):
@@ -114,12 +114,12 @@ def main():
     if isolation.is_inside():
         from tests.hosts import rig  # here: --list needs no service
 
-        how = {"nodes": options.nodes, "clients": options.clients, "seed": options.seed}
-        rig.serve(options.folder, judges_times=not options.no_times, **how)
+        workload = {"nodes": options.nodes, "clients": options.clients, "seed": options.seed}
+        rig.serve(options.folder, judges_times=not options.no_times, **workload)
         return 0
     selected(options.phase)
-    if why := isolation.why_not() or database.tools():
-        print(f"NOT RUN: {why}", file=sys.stderr)
+    if reason := isolation.why_not() or database.tools():
+        print(f"NOT RUN: {reason}", file=sys.stderr)
         return 1
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clean up, as after Ctrl-C
     if options.seed is None:

@@ -49,7 +49,7 @@ class Trio:
             "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "2",
         ]  # fmt: skip
         if replica:
-            other = next(each for each in HOSTS if each != host)
+            other = next(name for name in HOSTS if name != host)
             command += ["--replicaof", self._network.address(other), str(PORT)]
         self._programs[host] = self._start(host, command)
         until(lambda: self._answers(host), f"Redis on {host}")
@@ -81,8 +81,8 @@ class Trio:
 
     def _knows_all(self, host):
         with suppress(redis.RedisError, IndexError):
-            found = self.client(host, WATCH_PORT).sentinel_master(MASTER)
-            return found["num-other-sentinels"] == 2 and found["num-slaves"] >= 1
+            master = self.client(host, WATCH_PORT).sentinel_master(MASTER)
+            return master["num-other-sentinels"] == 2 and master["num-slaves"] >= 1
         return False
 
     @property

@@ -92,8 +92,8 @@ class Pair:
         """Send a statement to a host's server by its socket, without the network; return rows."""
         url = f"host={self._path(host)} user={postgresql.ACCOUNT} dbname={database}"
         with psycopg.connect(url, autocommit=True, connect_timeout=10) as session:
-            found = session.execute(question, values or None)
-            return found.fetchall() if found.description else []
+            cursor = session.execute(question, values or None)
+            return cursor.fetchall() if cursor.description else []
 
     def pids(self, host):
         """Pids of all processes of a host's server."""

@@ -55,8 +55,8 @@ def running(*words, **files):
     try:
         yield program
     finally:
-        first = children(program.pid)
-        ends = [descriptor for pid in first if (descriptor := _open(pid)) is not None]
+        pids = children(program.pid)
+        ends = [descriptor for pid in pids if (descriptor := _open(pid)) is not None]
         program.kill()
         program.wait()
         for end in ends:  # the first process ends after all others of its namespace

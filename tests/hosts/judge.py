@@ -48,19 +48,19 @@ ROWS = {
 }
 
 
-def newest(site, before=None):
+def newest(site, earlier_uuids=None):
     """
     The newest operations of all nodes, the newest first.
 
-    before: UUIDs of the operations before them; None: a page of operations.
+    earlier_uuids: those of the operations before them; None: a page of operations.
     """
-    found, query = [], {"limit": PAGE}
+    operations, query = [], {"limit": PAGE}
     while True:
         page = site.get("operations", **query)["operations"]
-        new = [each for each in page if each["uuid"] not in (before or ())]
-        found += new
-        if before is None or len(new) < PAGE:
-            return found
+        new = [operation for operation in page if operation["uuid"] not in (earlier_uuids or ())]
+        operations += new
+        if earlier_uuids is None or len(new) < PAGE:
+            return operations
         query["marker"] = page[-1]["uuid"]
 
 
@@ -73,8 +73,8 @@ def nodes(site):
 
 def active(site):
     """Operations that are under way; those that are held wait for a client."""
-    found = site.get("operations", active=True, limit=1000)["operations"]
-    return [each for each in found if each["state"] not in (*ENDED, "held")]
+    operations = site.get("operations", active=True, limit=1000)["operations"]
+    return [operation for operation in operations if operation["state"] not in (*ENDED, "held")]
 
 
 def await_rest(site, seconds, ignored=()):
@@ -85,7 +85,7 @@ def await_rest(site, seconds, ignored=()):
     """
     began = time.monotonic()
     while True:
-        busy = [each for each in active(site) if each["uuid"] not in ignored]
+        busy = [operation for operation in active(site) if operation["uuid"] not in ignored]
         took = time.monotonic() - began
         if not busy or took > seconds:
             return took, busy
@@ -109,10 +109,10 @@ class Judge:
     def __init__(self, site):
         self.site, self.began = site, time.time()
         self.position = site.get("events", limit=1)["last"]
-        left = active(site)  # of an earlier phase, which was blamed for it
-        self.stuck = {each["uuid"] for each in left}
-        self._stuck_nodes = {each["node_uuid"] for each in left}
-        self._before = {each["uuid"] for each in newest(site)}
+        operations = active(site)  # of an earlier phase, which was blamed for it
+        self.stuck = {operation["uuid"] for operation in operations}
+        self._stuck_nodes = {operation["node_uuid"] for operation in operations}
+        self._before = {operation["uuid"] for operation in newest(site)}
         self._states = {uuid: node["provision_state"] for uuid, node in nodes(site).items()}
 
     def judge(self, ledger, stale, excuses, stuck):
@@ -124,16 +124,16 @@ class Judge:
         verdict = Verdict()
         if not ledger.counts["accepted"]:
             verdict.blame("idle", "no request was accepted")
-        for each in stuck:
+        for entry in stuck:
             verdict.blame(
-                "stuck", f"{each['kind']} {each['uuid']} is {each['state']}: {_facts(each)}"
+                "stuck", f"{entry['kind']} {entry['uuid']} is {entry['state']}: {_facts(entry)}"
             )
-        done = self._done()
+        operations = self._done()
         for uuid, node in nodes(self.site).items():
             if uuid not in excuses.nodes | self._stuck_nodes:
-                self._judge_node(verdict, ledger, node, done[uuid], excuses.codes)
-                judge_operations(verdict, ledger, node, done[uuid])
-                _judge_failures(verdict, done[uuid], excuses.codes)
+                self._judge_node(verdict, ledger, node, operations[uuid], excuses.codes)
+                judge_operations(verdict, ledger, node, operations[uuid])
+                _judge_failures(verdict, operations[uuid], excuses.codes)
         for node, verb in ledger.unknown:
             if node not in excuses.nodes:
                 verdict.blame("lost", f"node {node}: the request to {verb} was never answered")
@@ -145,26 +145,28 @@ class Judge:
 
     def _done(self):
         """The operations since the begin of the phase: UUID of the node -> the oldest first."""
-        found = {machine["uuid"]: [] for machine in self.site.machines}
-        for each in reversed(newest(self.site, self._before)):
+        operations = {machine["uuid"]: [] for machine in self.site.machines}
+        for operation in reversed(newest(self.site, self._before)):
             names = {
-                "node": each["node_uuid"], "request": each["request_id"],
-                "created": each["created_at"],
+                "node": operation["node_uuid"], "request": operation["request_id"],
+                "created": operation["created_at"],
             }  # fmt: skip
-            found[each["node_uuid"]].append(each | names)
-        return found
+            operations[operation["node_uuid"]].append(operation | names)
+        return operations
 
-    def _judge_node(self, verdict, ledger, node, done, codes):
+    def _judge_node(self, verdict, ledger, node, operations, codes):
         uuid, state = node["uuid"], node["provision_state"]
         if node["reservation"] is not None:
             verdict.blame("stuck", f"node {uuid} is reserved for {node['reservation']}")
         goal_states = goals(ledger.accepted[uuid]) or {self._states[uuid]}
-        goal_states = goal_states | late_goals(ledger, uuid, done)
-        last = next((each for each in reversed(done) if each["kind"] != "power"), None)
-        is_explained = last is not None and state in FAILED and _code(last) in codes
+        goal_states = goal_states | late_goals(ledger, uuid, operations)
+        operation = next(
+            (entry for entry in reversed(operations) if entry["kind"] != "power"), None
+        )
+        is_explained = operation is not None and state in FAILED and _code(operation) in codes
         if state not in goal_states and not is_explained:
-            verbs = [each.verb for each in ledger.accepted[uuid]][-3:]
-            facts = _facts(last) if last else "no operation"
+            verbs = [entry.verb for entry in ledger.accepted[uuid]][-3:]
+            facts = _facts(operation) if operation else "no operation"
             verdict.blame(
                 "astray", f"node {uuid} is {state!r}, wanted {goal_states} after {verbs}: {facts}"
             )
@@ -190,40 +192,40 @@ class Judge:
         The result is (seconds, sentence). Blame those that are longer than `allowed`, and the pace
         of an undisturbed operation.
         """
-        last, worst = {}, (0.0, "")
+        last_events, worst = {}, (0.0, "")
         for event in self.events():
             operation = event["operation_uuid"]
             if operation is None:
                 continue
             at = datetime.fromisoformat(event["created_at"]).timestamp()
-            if operation in last and event["before"] != "held":
-                took = at - max(last[operation][0], fault)
+            if operation in last_events and event["before"] != "held":
+                took = at - max(last_events[operation][0], fault)
                 sentence = (
                     f"{event['operation_kind']} {operation}: {took:.0f} s between"
-                    f" {_shown(last[operation][1])} and {_shown(event)}"
+                    f" {_shown(last_events[operation][1])} and {_shown(event)}"
                 )
                 worst = max(worst, (took, sentence))
                 if took > allowed + PACE:
                     verdict.blame("late", sentence)
-            last[operation] = (at, event)
+            last_events[operation] = (at, event)
         return worst
 
     def events(self):
         """All events since the begin of the phase."""
-        found, after = [], self.position
+        events, position = [], self.position
         while True:
-            page = self.site.get("events", after=after, limit=1000)
-            found += page["events"]
-            if page["last"] == after:
-                return found
-            after = page["last"]
+            page = self.site.get("events", after=position, limit=1000)
+            events += page["events"]
+            if page["last"] == position:
+                return events
+            position = page["last"]
 
     def judge_readers(self, verdict, streams, receiver, seconds=30.0):
         """Compare what the streams of all hosts and the receiver have got with the list."""
-        expected = [each["sequence"] for each in self.events()]
+        expected = [event["sequence"] for event in self.events()]
         end = time.monotonic() + seconds
         while time.monotonic() < end and expected:
-            have = [max((e["sequence"] for _, e in each.events), default=0) for each in streams]
+            have = [max((e["sequence"] for _, e in stream.events), default=0) for stream in streams]
             if min([*have, max(receiver.numbers, default=0)]) >= expected[-1]:
                 break
             time.sleep(0.5)
@@ -233,11 +235,11 @@ class Judge:
             verdict.blame("events", sentence)
         for number, stream in enumerate(streams):
             got = [event["sequence"] for _, event in stream.events]
-            got = [each for each in got if each <= (expected or [0])[-1]]
+            got = [sequence for sequence in got if sequence <= (expected or [0])[-1]]
             if got != expected[-len(got) :] or len(got) != len(expected):
                 verdict.blame("events", f"stream {number}: {len(got)} of {len(expected)} events")
-        posted = {each for each in receiver.numbers if each > self.position}
-        missed = [each for each in expected if each not in posted]
+        posted = {sequence for sequence in receiver.numbers if sequence > self.position}
+        missed = [sequence for sequence in expected if sequence not in posted]
         if missed:
             verdict.blame("events", f"the receiver has missed {len(missed)}, {missed[:3]} first")
 
@@ -267,22 +269,22 @@ def missing_events(events, ended):
     Each state of an operation follows the one before it, the last is that of its document, and
     each step that is done has an event that says so. ended: documents of operations, with steps.
     """
-    states, done = defaultdict(list), Counter()
+    states, done_steps = defaultdict(list), Counter()
     for event in events:
         if event["type"] == "operation.state":
             states[event["operation_uuid"]].append((event["before"], event["after"]))
         elif event["type"] == "step.state" and event["after"] == "done":
-            done[event["operation_uuid"], event["step"]] += 1
+            done_steps[event["operation_uuid"], event["step"]] += 1
     gaps = []
     for operation in ended:
         uuid, state, began = operation["uuid"], None, False
-        for before, after in states[uuid]:
-            is_silent = began and {before, state} == BETWEEN_STEPS
-            if before != state and not is_silent:
+        for old_state, new_state in states[uuid]:
+            is_silent = began and {old_state, state} == BETWEEN_STEPS
+            if old_state != state and not is_silent:
                 gaps.append(
-                    f"{operation['kind']} {uuid} changes from {state} to {before} without event"
+                    f"{operation['kind']} {uuid} changes from {state} to {old_state} without event"
                 )
-            state, began = after, began or after == "running"
+            state, began = new_state, began or new_state == "running"
         if state != operation["state"]:
             gaps.append(
                 f"{operation['kind']} {uuid} is {operation['state']}, its last event says {state}"
@@ -294,17 +296,19 @@ def missing_events(events, ended):
         )
         gaps += [
             f"{operation['kind']} {uuid}: {label} is done {count} times, with"
-            f" {done[uuid, label]} events"
+            f" {done_steps[uuid, label]} events"
             for label, count in labels.items()
-            if done[uuid, label] != count
+            if done_steps[uuid, label] != count
         ]
     return gaps
 
 
-def _judge_failures(verdict, done, codes):
-    for each in done:
-        if each["state"] == "failed" and _code(each) not in codes:
-            verdict.blame("unexplained", f"{each['kind']} {each['uuid']}: {each['error']}")
+def _judge_failures(verdict, operations, codes):
+    for operation in operations:
+        if operation["state"] == "failed" and _code(operation) not in codes:
+            verdict.blame(
+                "unexplained", f"{operation['kind']} {operation['uuid']}: {operation['error']}"
+            )
 
 
 def _code(operation):
@@ -327,14 +331,14 @@ def _shown(event):
 
 def interleaved(log):
     """Sentences: orders of an operation that came after those of the operation that followed it."""
-    seen, found = [], []
+    operations, sentences = [], []
     for entry in log:
         mark = str((entry.get("step") or {}).get("ingot_step") or "")
         operation = mark.partition(":")[0]
         if entry["kind"] != "agent" or not operation or entry["what"].startswith("finished "):
             continue
-        if operation in seen[:-1]:
-            found.append(f"{entry['what']} of {operation} after orders of {seen[-1]}")
-        if operation not in seen:
-            seen.append(operation)
-    return found
+        if operation in operations[:-1]:
+            sentences.append(f"{entry['what']} of {operation} after orders of {operations[-1]}")
+        if operation not in operations:
+            operations.append(operation)
+    return sentences

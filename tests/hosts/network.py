@@ -89,10 +89,10 @@ class Network:
         if "machines" in self.numbers:
             _ip(f"route add local {BMCS}.0.0/16 dev lo", host="machines")
         for host in self.numbers:
-            others = [name for name in self.numbers if name != host]
+            other_hosts = [name for name in self.numbers if name != host]
             if host != "machines" and "machines" in self.numbers:
                 _ip(f"route add {BMCS}.0.0/16 via {self.address('machines')}", host=host)
-            self._point({(host, other): card(self.numbers[other]) for other in others})
+            self._point({(host, other): card(self.numbers[other]) for other in other_hosts})
         command = [sys.executable, "-m", "tests.hosts.wire", str(self._seed)]
         self._wire = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, text=True)
 
@@ -102,12 +102,12 @@ class Network:
 
     def impair(self, senders, receivers, *, loss=0.0, delay=0.0):
         """Lose a share of the packets from some hosts to others, and delay the rest by seconds."""
-        found = {}
+        addresses = {}
         for sender, receiver in _paths(senders, receivers):
             numbers = self.numbers[sender], self.numbers[receiver]
             self._tell(*numbers, loss, delay)
-            found[sender, receiver] = wired(*numbers)
-        self._point(found)
+            addresses[sender, receiver] = wired(*numbers)
+        self._point(addresses)
 
     def mend(self):
         """End all faults."""
@@ -137,8 +137,8 @@ def _paths(senders, receivers):
 
 
 def _ip(*lines, host=OUTSIDE):
-    where = [] if host == OUTSIDE else ["-netns", host]
+    namespace = [] if host == OUTSIDE else ["-netns", host]
     subprocess.run(
-        ["ip", *where, "-batch", "-"], input="\n".join(lines), text=True, check=True,
+        ["ip", *namespace, "-batch", "-"], input="\n".join(lines), text=True, check=True,
         stdout=subprocess.DEVNULL, timeout=30,
     )  # fmt: skip

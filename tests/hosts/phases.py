@@ -65,19 +65,19 @@ def _hosts(site, role):
 def leader(site):
     """The beat that leads, by the log of both."""
     lines = site.log("beat.leads", "beat.stands_by")
-    last = {line["role"]: line["event"] for line in lines}
-    return next((name for name in BEATS if last.get(name) == "beat.leads"), BEATS[0])
+    last_events = {line["role"]: line["event"] for line in lines}
+    return next((name for name in BEATS if last_events.get(name) == "beat.leads"), BEATS[0])
 
 
 @contextmanager
 def cut(site, role, end, direction="both"):
     """Cut the paths between a role's host and a group; direction: both, in or out of the host."""
-    hosts, others = _hosts(site, role), ENDS[end]
+    hosts, group = _hosts(site, role), ENDS[end]
     with _mended(site):
         if direction != "in":
-            site.network.cut(hosts, others)
+            site.network.cut(hosts, group)
         if direction != "out":
-            site.network.cut(others, hosts)
+            site.network.cut(group, hosts)
         yield
 
 
@@ -92,11 +92,11 @@ def apart(site, *hosts):
 
 
 @contextmanager
-def impaired(site, role, end, **how):
+def impaired(site, role, end, **impairment):
     hosts = _hosts(site, role)
     with _mended(site):
-        site.network.impair(hosts, ENDS[end], **how)
-        site.network.impair(ENDS[end], hosts, **how)
+        site.network.impair(hosts, ENDS[end], **impairment)
+        site.network.impair(ENDS[end], hosts, **impairment)
         yield
 
 
@@ -320,8 +320,8 @@ def _phases():
         for end in ends:
             yield from _cuts(role, end)
     for role in ("api", "conductor", "beat"):
-        each = partial(apart_of, role=role)
-        yield f"cut-{role}-all", Phase(f"{role} is cut off from everything", SECONDS, each, _BMCS)
+        fault = partial(apart_of, role=role)
+        yield f"cut-{role}-all", Phase(f"{role} is cut off from everything", SECONDS, fault, _BMCS)
         for end in ("database", "redis"):
             yield f"loss-{role}-{end}", Phase(
                 f"{role} and {end} lose 30 % of the packets to each other", SECONDS,

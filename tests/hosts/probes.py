@@ -71,21 +71,21 @@ class Probes:
     def _read(self, host, address):
         """Read what was written at another host."""
         other = APIS[(APIS.index(host) + 1) % len(APIS)]
-        written = self._written[other]
-        shown = _ask(address, "GET", f"/v1/chassis/{self._chassis[other]}")
-        if shown is None:
+        count = self._written[other]
+        chassis = _ask(address, "GET", f"/v1/chassis/{self._chassis[other]}")
+        if chassis is None:
             return False
-        if shown["extra"]["count"] < written:
-            self.stale.append(f"{host} shows {shown['extra']['count']}, {other} wrote {written}")
+        if chassis["extra"]["count"] < count:
+            self.stale.append(f"{host} shows {chassis['extra']['count']}, {other} wrote {count}")
         return True
 
     def gap(self, kind, *hosts):
         """Longest time in seconds without an answer of any of the hosts."""
-        found = sorted(
+        answers = sorted(
             moment for host in hosts for moment in self.times[host, kind] if moment <= self.ended
         )
-        moments = [self.began, *found, self.ended]
-        return max((later - before for before, later in pairwise(moments)), default=0)
+        moments = [self.began, *answers, self.ended]
+        return max((later - moment for moment, later in pairwise(moments)), default=0)
 
 
 def _ask(address, method, path, body=None):

@@ -40,7 +40,7 @@ class Rigs:
     and output. say: prints a line. results: by name of the phase.
     """
 
-    most: int
+    limit: int
     start: object
     say: object
     results: dict = field(default_factory=dict)
@@ -58,11 +58,11 @@ class Rigs:
             stack.callback(self._close_all)
             while waiting or any(rig.phase for rig in self._rigs):
                 idle = sum(rig.phase is None for rig in self._rigs)
-                for _ in range(min(self.most - len(self._rigs), len(waiting) - idle)):
+                for _ in range(min(self.limit - len(self._rigs), len(waiting) - idle)):
                     self._add(selector)
                 for key, _ in selector.select():
                     self._hear(key.data, key.fileobj.readline(), selector)
-                for rig in [each for each in self._rigs if each.is_ready and not each.phase]:
+                for rig in [rig for rig in self._rigs if rig.is_ready and not rig.phase]:
                     if waiting:
                         self.say(f"rig {rig.number}: {waiting[0]}")
                         rig.begin(waiting.pop(0))

@@ -29,7 +29,7 @@ class Row:
     seconds: float  # from the begin of the fault to its end
     accepted: int
     verdict: object
-    rest: float  # seconds from the end of the fault until nothing was under way
+    rest_seconds: float  # seconds from the end of the fault until nothing was under way
     reads: tuple  # longest seconds without an answer: of any host, of each
     writes: tuple
     took: dict  # part of the phase -> seconds
@@ -117,14 +117,14 @@ def lost_with_the_database(ledger, begin, end):
         for node, entries in ledger.accepted.items()
         if any(begin <= entry.known and entry.sent <= end for entry in entries)
     }
-    lost |= {held.node for held in ledger.holds if held.refused is False}
+    lost |= {hold.node for hold in ledger.holds if hold.refused is False}
     return lost | {node for node, _ in ledger.unknown}
 
 
 def _restored(site):
     """Nodes that the service has put into maintenance for a loss of writes."""
-    found = site.get("nodes", fields="uuid,fault", limit=1000)["nodes"]
-    return {each["uuid"] for each in found if each["fault"] == "restored"}
+    nodes = site.get("nodes", fields="uuid,fault", limit=1000)["nodes"]
+    return {node["uuid"] for node in nodes if node["fault"] == "restored"}
 
 
 def _repair(site):
@@ -135,10 +135,10 @@ def _repair(site):
     for hold in site.get("holds")["holds"]:
         site.request("DELETE", f"holds/{hold['uuid']}")
     for _ in range(HOLDS):
-        held = [node for node in judge.nodes(site).values() if node["provision_state"] in HELD]
-        for node in held:
+        nodes = [node for node in judge.nodes(site).values() if node["provision_state"] in HELD]
+        for node in nodes:
             site.request("PUT", f"nodes/{node['uuid']}/states/provision", {"target": "unhold"})
-        if not held:
+        if not nodes:
             return
         judge.await_rest(site, REST)
 

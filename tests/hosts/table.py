@@ -28,7 +28,7 @@ def line(row):
     counts = [sum(len(wrong.get(name, ())) for name in names) for names in COUNTED.values()]
     cells = [
         row.phase.about, f"{row.seconds:.0f}", row.accepted, _gaps(row.reads), _gaps(row.writes),
-        f"{row.verdict.counts['standing'][0]:.1f}", f"{row.rest:.0f}", *counts,
+        f"{row.verdict.counts['standing'][0]:.1f}", f"{row.rest_seconds:.0f}", *counts,
     ]  # fmt: skip
     return "| " + " | ".join(map(str, cells)) + " |"
 

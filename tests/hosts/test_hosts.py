@@ -27,8 +27,8 @@ RIG = [sys.executable, "-m", "tests.hosts", "--nodes", "6", "--clients", "2", "-
 @pytest.fixture
 def allowed():
     """Skip the test where no namespaces are allowed."""
-    if why := isolation.why_not():
-        not_allowed(f"no private networks: {why}")
+    if reason := isolation.why_not():
+        not_allowed(f"no private networks: {reason}")
     try:
         if missing := database.tools():
             not_run(missing)
@@ -68,22 +68,22 @@ def test_nothing_is_left_of_a_run_that_is_ended(allowed, temporary, number):
         within = [(pid, os.pidfd_open(pid)) for pid in children(inside)]
         run.send_signal(number)
         run.wait(30)
-        for descriptor in (end, *(each for _, each in within)):
+        for descriptor in (end, *(descriptor for _, descriptor in within)):
             assert select.select([descriptor], [], [], 30)[0], "a process goes on"
             os.close(descriptor)
-    left = list(temporary.glob(f"{isolation.PREFIX}*"))
-    assert len(left) == (number == signal.SIGKILL)
+    folders = list(temporary.glob(f"{isolation.PREFIX}*"))
+    assert len(folders) == (number == signal.SIGKILL)
     isolation.remove_left()  # as the next run does
     assert [] == list(temporary.glob(f"{isolation.PREFIX}*"))
 
 
 def test_folders_in_use_and_kept_ones_are_not_removed(temporary):
-    with isolation.folder() as used, isolation.folder() as kept:
-        isolation.keep(kept)
+    with isolation.folder() as used, isolation.folder() as kept_folder:
+        isolation.keep(kept_folder)
         isolation.remove_left()
         assert used.is_dir()
     isolation.remove_left()
-    assert [kept] == list(temporary.glob(f"{isolation.PREFIX}*"))
+    assert [kept_folder] == list(temporary.glob(f"{isolation.PREFIX}*"))
 
 
 #: A rig without a site: it repeats the names of phases, fails "wrong", and dies in "deadly".
@@ -104,9 +104,9 @@ for name in map(str.strip, sys.stdin):
 class Puppets:
     """Rigs of `PUPPET`, and what they have run. said: lines of the run."""
 
-    def __init__(self, most, *words):
+    def __init__(self, limit, *words):
         self.said, self.alive, self.words = [], [], words
-        self.rigs = Rigs(most, self._start, self.said.append)
+        self.rigs = Rigs(limit, self._start, self.said.append)
 
     @contextmanager
     def _start(self, number):
@@ -127,13 +127,13 @@ class Puppets:
         return int(line.removeprefix("rig ").partition(":")[0])
 
 
-@pytest.mark.parametrize("most", [1, 2, 9])
-def test_each_phase_runs_once_and_no_rig_is_left(most):
-    puppets, names = Puppets(most), ["a", "b", "c", "d", "e"]
+@pytest.mark.parametrize("limit", [1, 2, 9])
+def test_each_phase_runs_once_and_no_rig_is_left(limit):
+    puppets, names = Puppets(limit), ["a", "b", "c", "d", "e"]
     results = puppets.rigs.run(names)
     assert names == [result["phase"] for result in results]
     assert sorted(names) == sorted(line.rpartition(": ")[2] for line in puppets.said if ":" in line)
-    assert {puppets.of(name) for name in names} <= set(range(1, min(most, len(names)) + 1))
+    assert {puppets.of(name) for name in names} <= set(range(1, min(limit, len(names)) + 1))
     assert [] == puppets.alive
 
 
@@ -156,18 +156,18 @@ def test_a_run_whose_rigs_do_not_begin_ends():
     assert [] == puppets.alive
 
 
-def agent(what, operation):
-    return {"kind": "agent", "what": what, "step": {"ingot_step": f"{operation}:3"}}
+def agent(order, operation):
+    return {"kind": "agent", "what": order, "step": {"ingot_step": f"{operation}:3"}}
 
 
 def test_orders_of_two_operations_may_follow_each_other_but_not_mix():
-    first, second = agent("deploy.write_image", "a"), agent("raid.create_configuration", "b")
+    image, raid = agent("deploy.write_image", "a"), agent("raid.create_configuration", "b")
     power = {"kind": "redfish", "what": "power on"}
-    assert [] == interleaved([first, power, first, second, second])
-    (sentence,) = interleaved([first, second, first])
+    assert [] == interleaved([image, power, image, raid, raid])
+    (sentence,) = interleaved([image, raid, image])
     assert "deploy.write_image of a after orders of b" in sentence
     ended = agent("finished deploy.write_image", "a")
-    assert [] == interleaved([first, second, ended])
+    assert [] == interleaved([image, raid, ended])
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_the_judge_sees_gaps_of_numbers_also_before_the_first(numbers, gaps):
     assert gaps == len(number_gaps(numbers, 7))
 
 
-def change(kind, before, after, step=None):
+def change(kind, old_state, new_state, step=None):
     return {
-        "type": f"{kind}.state", "operation_uuid": "u", "step": step, "before": before,
-        "after": after,
+        "type": f"{kind}.state", "operation_uuid": "u", "step": step, "before": old_state,
+        "after": new_state,
     }  # fmt: skip
 
 
@@ -214,12 +214,12 @@ def test_the_judge_sees_each_missing_event(missing):
 
 
 def test_gaps_are_between_answers_of_any_host_or_of_one():
-    seen = probes.Probes(None)
-    seen.began, seen.ended = 0.0, 10.0
-    seen.times = {("api-1", "read"): [1.0, 2.0, 9.0], ("api-2", "read"): [4.0, 12.0]}
-    assert 5.0 == seen.gap("read", "api-1", "api-2")
-    assert 7.0 == seen.gap("read", "api-1")
-    assert 6.0 == seen.gap("read", "api-2"), "an answer after the phase does not end its gap"
+    probe = probes.Probes(None)
+    probe.began, probe.ended = 0.0, 10.0
+    probe.times = {("api-1", "read"): [1.0, 2.0, 9.0], ("api-2", "read"): [4.0, 12.0]}
+    assert 5.0 == probe.gap("read", "api-1", "api-2")
+    assert 7.0 == probe.gap("read", "api-1")
+    assert 6.0 == probe.gap("read", "api-2"), "an answer after the phase does not end its gap"
 
 
 def test_connections_to_a_silent_backend_are_cut_only_while_another_one_answers():
@@ -232,14 +232,14 @@ def test_connections_to_a_silent_backend_are_cut_only_while_another_one_answers(
         def abort(self):
             cut.append(self._name)
 
-    made = balancer.Balancer(["a", "b"], 1)
-    made._open = {"a": {End("a")}, "b": {End("b")}}
-    made.note("a", is_well=False)
+    proxy = balancer.Balancer(["a", "b"], 1)
+    proxy._open = {"a": {End("a")}, "b": {End("b")}}
+    proxy.note("a", is_well=False)
     assert ["a"] == cut
-    made.note("b", is_well=False)
+    proxy.note("b", is_well=False)
     assert ["a"] == cut, "both are slow"
-    made.note("a", is_well=True)
-    made.note("b", is_well=False)
+    proxy.note("a", is_well=True)
+    proxy.note("b", is_well=False)
     assert ["a", "b"] == cut
 
 

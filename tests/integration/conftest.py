@@ -57,19 +57,19 @@ def redis_client(redis_url):
 @pytest.fixture
 def round_trips(monkeypatch):
     """Count the waits for an answer of the server; psycopg calls `wait` also without one."""
-    found, wait = [], psycopg.Connection.wait
+    connections, wait = [], psycopg.Connection.wait
 
     def noted(connection, waits):
         try:
-            wanted = next(waits)
-            found.append(connection)
+            readiness = next(waits)
+            connections.append(connection)
             while True:
-                wanted = waits.send((yield wanted))
+                readiness = waits.send((yield readiness))
         except StopIteration as end:
             return end.value
 
-    def counted(self, waits, *args, **named):
-        return wait(self, noted(self, waits), *args, **named)
+    def counted(self, waits, *args, **options):
+        return wait(self, noted(self, waits), *args, **options)
 
     monkeypatch.setattr(psycopg.Connection, "wait", counted)
-    return found
+    return connections

@@ -128,8 +128,8 @@ class CrashHarness(Harness):
     def start_dead(self):
         """Start a new incarnation of each dead conductor."""
         for name in ("c-1", "c-2"):
-            known = self.conductors.get(name)
-            if known is None or known.dead:
+            process = self.conductors.get(name)
+            if process is None or process.dead:
                 incarnation = str(uuid4())
                 reach = breakers("redis+socket:///nobody").of_writes()  # `self.keys` answers
                 leases = Leases(self.keys, incarnation, 10.0, "test", reach)
@@ -213,11 +213,11 @@ class CrashHarness(Harness):
 
     def ask(self, node_id, verb, **arguments):
         """Request a verb, and retry until the API has accepted it."""
-        before = self._node_state(node_id)
+        state = self._node_state(node_id)
         with self.acting_as(self.api):
             super().ask(node_id, verb, **arguments)
         self.api.up = True
-        if self._node_state(node_id) == before:
+        if self._node_state(node_id) == state:
             self.ask(node_id, verb, **arguments)
 
     def _node_state(self, node_id):
@@ -244,9 +244,9 @@ class CrashHarness(Harness):
     def _wake(self):
         for process in self.conductors.values():
             if process.up and process.conductor.wait_monitor:
-                due = process.conductor.wait_monitor.pop(0)
+                wait = process.conductor.wait_monitor.pop(0)
                 with self.acting_as(process, WAKER):
-                    poller.resume_operation(self.runtime, *due)
+                    poller.resume_operation(self.runtime, *wait)
                 return True
         return False
 
@@ -339,9 +339,9 @@ def _watch(harness, monkeypatch):
     for name in ("done", "wait", "hold"):
         real = getattr(transitions, name)
 
-        def written(session, node, operation, step, *rest, real=real):
+        def written(session, node, operation, step, *arguments, real=real):
             key = operation.id, operation.fence, step.position
-            outcome = real(session, node, operation, step, *rest)
+            outcome = real(session, node, operation, step, *arguments)
             harness.wrote[key] += 1
             return outcome
 
@@ -350,8 +350,8 @@ def _watch(harness, monkeypatch):
 
     def advanced(conductor, attempt, result):
         key = attempt.operation.id, attempt.operation.fence, attempt.step.position
-        done = advance(conductor, attempt, result)
-        harness.wrote[key] += done
-        return done
+        is_written = advance(conductor, attempt, result)
+        harness.wrote[key] += is_written
+        return is_written
 
     monkeypatch.setattr(claims, "advance", advanced)

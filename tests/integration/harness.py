@@ -91,7 +91,7 @@ class AcmeMegaDeploy(FakeDeploy):
 
     name = "acme-mega"
     frames = {**FakeDeploy.frames, "deploy": Frame(collect=("deploy", "deploy"))}
-    written = False
+    is_written = False
 
     def has_decomposed_deploy_steps(self):
         return False
@@ -109,7 +109,7 @@ class AcmeMegaDeploy(FakeDeploy):
         Acme.does(target, "write")
 
     def deploy_is_done(self, target):
-        return AcmeMegaDeploy.written
+        return AcmeMegaDeploy.is_written
 
     def reboot_to_instance(self, target):
         Acme.does(target, "reboot to instance")
@@ -129,8 +129,8 @@ class Acme(HardwareType):
     untidy = False
 
     @classmethod
-    def does(cls, target, what):
-        cls.did.append((target.name, what) if target.name else what)
+    def does(cls, target, action):
+        cls.did.append((target.name, action) if target.name else action)
         return Done()
 
 
@@ -142,7 +142,7 @@ class Harness:
         inside.runtime.drivers = load([*HARDWARE_TYPES, Acme])
         self.conductor = inside.conductor("c-1")
         Acme.did, Acme.unreachable, Acme.untidy = [], 0, False
-        AcmeMegaDeploy.written = False
+        AcmeMegaDeploy.is_written = False
 
     def node(self, state="manageable", **columns):
         """Create a node, and return its id."""
@@ -166,9 +166,9 @@ class Harness:
 
     def run(self):
         """Run all messages to the conductor."""
-        sent = self.inside.sent
-        while sent:
-            attempts.run(self.conductor, sent.pop(0))
+        messages = self.inside.sent
+        while messages:
+            attempts.run(self.conductor, messages.pop(0))
 
     def do(self, node_id, verb, **arguments):
         """Request a verb, and run the conductor until the operation waits or ends."""
@@ -208,8 +208,8 @@ class Harness:
     def offer(self, flow, *steps, version="1"):
         """Set the steps of the agent: (interface, step, priority, more)"""
         listed = [
-            {"interface": interface, "step": name, "priority": priority, **dict(*more)}
-            for interface, name, priority, *more in steps
+            {"interface": interface, "step": name, "priority": priority, **dict(*details)}
+            for interface, name, priority, *details in steps
         ]
         self.agent.answers[f"{flow}.get_{flow}_steps"] = {
             f"{flow}_steps": {"manager": listed},
@@ -239,6 +239,6 @@ class Harness:
         ]
 
 
-def requested(interface, name, **more):
+def requested(interface, name, **fields):
     """Return a step in the form of a request."""
-    return {"interface": interface, "step": name, **more}
+    return {"interface": interface, "step": name, **fields}

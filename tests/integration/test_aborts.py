@@ -154,9 +154,9 @@ def test_an_abort_sees_the_operation_as_it_is_when_its_row_is_locked(harness):
     )
     with harness.inside.runtime.transaction() as session:
         row = operations.lock(session, node)
-        known = operations.of_node(session, node)[0]
-        assert 0 == known.cursor
-        advanced = update(Operation).where(Operation.id == known.id).values(cursor=1)
+        operation = operations.of_node(session, node)[0]
+        assert 0 == operation.cursor
+        advanced = update(Operation).where(Operation.id == operation.id).values(cursor=1)
         session.connection().execute(advanced)
         transitions.request_abort(session, row)
     assert "clean failed" == harness.state(node), "the second step may be interrupted"

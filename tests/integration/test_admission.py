@@ -42,7 +42,7 @@ def narrow(database):
 def run(inside, message):
     """Run a chain to its end."""
     attempts.run(inside.claimant, message)
-    for link in [each for each in inside.sent if each.parent]:
+    for link in [link for link in inside.sent if link.parent]:
         inside.sent.remove(link)
         run(inside, link)
 
@@ -66,23 +66,23 @@ def begin(inside, owner=None, **columns):
 
 def states(inside, names):
     with inside.runtime.reading() as session:
-        found = select(Operation.uuid, Operation.state).where(Operation.uuid.in_(names))
-        return dict(session.execute(found).all())
+        query = select(Operation.uuid, Operation.state).where(Operation.uuid.in_(names))
+        return dict(session.execute(query).all())
 
 
 def places(inside, names):
-    found = []
+    numbers = []
     for name in names:
         with inside.runtime.reading() as session:
             row = session.query(Operation).filter_by(uuid=name).one()
             document = admission.document(session, row)
-        found.append(document and document["place"])
-    return found
+        numbers.append(document and document["place"])
+    return numbers
 
 
 def test_beyond_the_limit_an_operation_is_queued_until_a_slot_is_free(narrow):
-    (first, one), (second, two) = begin(narrow), begin(narrow)
-    assert [first] == [message.node for message in narrow.sent]
+    (first_node, one), (second_node, two) = begin(narrow), begin(narrow)
+    assert [first_node] == [message.node for message in narrow.sent]
     queued = narrow.operation(two)
     assert ("queued", None, None, None) == (
         queued.state, queued.admitted_at, queued.sent_at, queued.deadline_at
@@ -92,16 +92,16 @@ def test_beyond_the_limit_an_operation_is_queued_until_a_slot_is_free(narrow):
     assert ("turn", "c-1", 1) == (answer.waiting_for, answer.held_by, answer.admission["place"])
     assert "number 1 of 1 in the queue for one of 1 slots" in answer.summary
     assert "held by 1 provide (queued)" in answer.summary
-    assert [first, second] == work(narrow)
+    assert [first_node, second_node] == work(narrow)
     assert {"succeeded"} == set(states(narrow, [one, two]).values())
 
 
 def test_a_queued_operation_is_not_started_though_the_previous_release_dispatches_it(narrow):
-    (_, first), (_, second) = begin(narrow), begin(narrow)
-    run(narrow, narrow.message(second))
-    assert [0] == sorted({step.attempts for step in narrow.steps(second)})
+    (_, one), (_, two) = begin(narrow), begin(narrow)
+    run(narrow, narrow.message(two))
+    assert [0] == sorted({step.attempts for step in narrow.steps(two)})
     work(narrow)
-    assert {first: "succeeded", second: "succeeded"} == states(narrow, [first, second])
+    assert {one: "succeeded", two: "succeeded"} == states(narrow, [one, two])
 
 
 def test_an_unlimited_operation_is_not_queued(narrow):
@@ -155,12 +155,12 @@ def test_a_position_counts_the_operations_ahead(narrow):
     with narrow.runtime.reading() as session:
         row = session.query(Operation).filter_by(uuid=names[3]).one()
         document = admission.document(session, row)
-    held = document.pop("held_by")
+    holders = document.pop("held_by")
     assert {
         "class": "clean", "conductor_group": None, "limit": 1, "place": 4, "queued": 4,
     } == document  # fmt: skip
     assert [("provide", "queued", 1)] == [
-        (each["kind"], each["state"], each["operations"]) for each in held
+        (holder["kind"], holder["state"], holder["operations"]) for holder in holders
     ]
 
 
@@ -185,16 +185,16 @@ def ask(inside, name, verb):
 
 
 @pytest.mark.parametrize(
-    ("state", "first", "verb", "arrives", "flow"),
+    ("state", "first_verb", "verb", "arrives", "flow"),
     [
         ("manageable", "provide", "abort", "clean failed", "cleaning"),
         ("available", "active", "abort", "deploy failed", "deploying"),
         ("available", "active", "deleted", "deleting", "deploying"),
     ],
 )
-def test_a_queued_operation_is_ended_at_once(narrow, state, first, verb, arrives, flow):
-    narrow.request(narrow.node(state), first)
-    name = narrow.request(narrow.node(state), first)
+def test_a_queued_operation_is_ended_at_once(narrow, state, first_verb, verb, arrives, flow):
+    narrow.request(narrow.node(state), first_verb)
+    name = narrow.request(narrow.node(state), first_verb)
     node = ask(narrow, name, verb)
     ended = narrow.operation(name)
     assert (arrives, "aborted") == (node.provision_state, ended.state)
@@ -216,10 +216,10 @@ def tear_down(inside, **columns):
     _, cleans = begin(inside)
     node = inside.node("active", instance_uuid=str(uuid4()), **columns)
     name = inside.request(node, "deleted")
-    held = [message for message in inside.sent if message.operation == cleans]
+    clean_messages = [message for message in inside.sent if message.operation == cleans]
     inside.sent[:] = [message for message in inside.sent if message.operation == name]
     work(inside)
-    inside.sent[:] = held
+    inside.sent[:] = clean_messages
     return cleans, name
 
 
@@ -302,20 +302,20 @@ def test_concurrent_processes_keep_the_limit_and_lose_no_slot(database):
     views = [Inside(database, **settings) for _ in range(6)]
     views[0].conductor("c-1")
     ids = [views[0].node("manageable", owner=f"project {n % 3}") for n in range(nodes)]
-    most, over = [], threading.Event()
+    counts, over = [], threading.Event()
 
     def watch():
         engine = views[0].another().runtime.engine
         # reads only: a writer would wait for the observed writers
         with engine.connect().execution_options(writes=False) as connection:
             while not over.is_set():
-                most.append(connection.scalar(text(HELD)))
+                counts.append(connection.scalar(text(HELD)))
                 connection.rollback()
 
     def end(view, name):
         with view.runtime.transaction() as session:
-            found = session.query(Operation).filter_by(uuid=name).one()
-            node, operation = operations.lock_operation(session, found.id)
+            row = session.query(Operation).filter_by(uuid=name).one()
+            node, operation = operations.lock_operation(session, row.id)
             operation_end.end(session, node, operation, OperationEvent.ABORT)
             node.reservation = node.operation_id = None
 
@@ -330,15 +330,17 @@ def test_concurrent_processes_keep_the_limit_and_lose_no_slot(database):
             assert limit == len(begun)
             while begun:
                 list(threads.map(end, itertools.cycle(views), begun))
-                left = [name for name in names if views[0].operation(name).finished_at is None]
-                begun = [name for name in left if views[0].operation(name).admitted_at]
-                assert min(limit, len(left)) == len(begun)
+                unfinished_names = [
+                    name for name in names if views[0].operation(name).finished_at is None
+                ]
+                begun = [name for name in unfinished_names if views[0].operation(name).admitted_at]
+                assert min(limit, len(unfinished_names)) == len(begun)
     finally:
         over.set()
         watching.join()
         for view in views:
             view.close()
-    assert limit == max(most)
+    assert limit == max(counts)
     assert {message.operation for view in views for message in view.sent} == set(names)
 
 
@@ -359,8 +361,8 @@ def test_the_reconciler_grants_the_slots_of_dead_processes(narrow, monkeypatch):
     monkeypatch.setattr(dispatch, "_send_admitted", lambda *_: None)
     assert [third] == work(narrow)
     assert narrow.operation(four).admitted_at  # the process that admitted it has died
-    done = reconciler.reconcile(narrow.runtime, TRUSTED)
-    assert (1, 0) == (done["resent"], done["admitted"])
+    counters = reconciler.reconcile(narrow.runtime, TRUSTED)
+    assert (1, 0) == (counters["resent"], counters["admitted"])
     assert [fourth] == work(narrow)
 
 
@@ -378,7 +380,7 @@ def test_admission_reads_no_more_rows_than_there_are_slots(narrow):
             rows = connection.exec_driver_sql(
                 f"EXPLAIN {'QUERY PLAN ' if on_sqlite else ''}{query}"
             )
-            plan = " ".join(str(each) for row in rows for each in row)
+            plan = " ".join(str(cell) for row in rows for cell in row)
             assert " ix_operations_" in plan
             assert [] == re.findall(r"(?i)scan (on )?operations", plan)
 
@@ -409,7 +411,7 @@ def test_no_slot_is_lost_when_a_conductor_dies_between_an_end_and_the_next_admis
         fleet.provision(nodes, "provide")
         until(once.exists, "the death")
         fleet.await_state(nodes, "available")
-        found = [fleet.operation(node, "provide") for node in nodes]
-    assert {"succeeded"} == {each["state"] for each in found}
-    spans = sorted((each["admitted_at"][:23], each["finished_at"][:23]) for each in found)
+        entries = [fleet.operation(node, "provide") for node in nodes]
+    assert {"succeeded"} == {entry["state"] for entry in entries}
+    spans = sorted((entry["admitted_at"][:23], entry["finished_at"][:23]) for entry in entries)
     assert all(ended <= admitted for (_, ended), (admitted, _) in itertools.pairwise(spans))

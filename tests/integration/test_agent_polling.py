@@ -41,20 +41,20 @@ def watched(band):  # noqa: F811
 
 def test_heartbeats_of_a_polled_agent_are_recorded_and_resume_nothing(watched):
     harness, node, name = watched
-    before = harness.inside.operation(name)
+    operation = harness.inside.operation(name)
     assert "clean wait" == harness.call(node) == harness.call(node)
     harness.inside.change(Operation, name, heartbeats=0)
     assert 0 == reconciler.reconcile(harness.inside.runtime, TRUSTED)["called"]
-    assert before.fence == harness.inside.operation(name).fence
+    assert operation.fence == harness.inside.operation(name).fence
 
 
 @pytest.mark.parametrize(
-    "why", ["the conductor dies", "it is drained", "the agent is silent", "time"]
+    "cause", ["the conductor dies", "it is drained", "the agent is silent", "time"]
 )
-def test_the_next_heartbeat_resumes_the_operation_when_the_polling_has_ended(watched, why):
+def test_the_next_heartbeat_resumes_the_operation_when_the_polling_has_ended(watched, cause):
     harness, node, name = watched
-    before = harness.inside.operation(name)
-    match why:
+    operation = harness.inside.operation(name)
+    match cause:
         case "the conductor dies":
             harness.inside.conductor("c-2")
             harness.inside.change(Conductor, "c-1", heartbeat_at=after(-60))
@@ -62,11 +62,11 @@ def test_the_next_heartbeat_resumes_the_operation_when_the_polling_has_ended(wat
             harness.inside.conductor("c-2")
             harness.inside.change(Conductor, "c-1", online=False)
         case "the agent is silent":
-            wake.leave_to_agent(harness.inside.runtime, before.id, before.fence)
+            wake.leave_to_agent(harness.inside.runtime, operation.id, operation.fence)
         case "time":
             harness.inside.change(Operation, name, watched_until=after(-1))
     harness.call(node)
-    assert before.fence < harness.inside.operation(name).fence
+    assert operation.fence < harness.inside.operation(name).fence
 
 
 @pytest.fixture
@@ -90,26 +90,26 @@ def polled(band):  # noqa: F811
 @contextmanager
 def no_database(monkeypatch):
     """Let all writes fail; yield the attempted ones."""
-    tried = []
+    tries = []
 
     def refuse(_runtime, _actor=None):
-        tried.append(time.monotonic())
+        tries.append(time.monotonic())
         raise OperationalError("BEGIN", None, Exception("the database is away"))
 
     with monkeypatch.context() as patch:
         patch.setattr(Runtime, "transaction", refuse)
-        yield tried
+        yield tries
 
 
 def test_a_command_that_ends_during_an_outage_of_the_database_is_continued_later(
     polled, monkeypatch
 ):
     harness, node, name = polled
-    before = harness.inside.operation(name)
-    with no_database(monkeypatch) as tried:
+    operation = harness.inside.operation(name)
+    with no_database(monkeypatch) as tries:
         harness.agent.finish_step()
-        until(lambda: tried)
-    until(lambda: before.fence < harness.inside.operation(name).fence)
+        until(lambda: tries)
+    until(lambda: operation.fence < harness.inside.operation(name).fence)
     harness.run()
     assert "manageable" == harness.state(node)
 
@@ -166,28 +166,28 @@ def test_each_poll_prolongs_the_watch(watched):
 
 def test_a_new_command_is_polled_before_thousands_of_old_ones(polled):
     harness, _, name = polled
-    before = harness.inside.operation(name)
+    operation = harness.inside.operation(name)
     harness.conductor.wait_monitor._rates.update((-number, 1 / 30) for number in range(1, 3001))
     harness.agent.finish_step()
-    until(lambda: before.fence < harness.inside.operation(name).fence, seconds=10)
+    until(lambda: operation.fence < harness.inside.operation(name).fence, seconds=10)
 
 
-@pytest.mark.parametrize("why", [aiohttp.ClientConnectionError("gone"), KeyError("a defect")])
+@pytest.mark.parametrize("error", [aiohttp.ClientConnectionError("gone"), KeyError("a defect")])
 def test_a_heartbeat_of_an_agent_that_cannot_be_polled_resumes_the_operation(
-    polled, monkeypatch, why
+    polled, monkeypatch, error
 ):
     harness, node, name = polled
-    before = harness.inside.operation(name)
-    assert before.watched_until
+    operation = harness.inside.operation(name)
+    assert operation.watched_until
 
     async def fail(*_):
-        raise why
+        raise error
 
-    with no_database(monkeypatch) as tried:
+    with no_database(monkeypatch) as tries:
         monkeypatch.setattr(poller.WaitMonitor, "_commands", fail)
-        until(lambda: tried)
+        until(lambda: tries)
     until(lambda: harness.inside.operation(name).watched_until is None)
-    assert ("waiting", before.fence) == (
+    assert ("waiting", operation.fence) == (
         harness.inside.operation(name).state, harness.inside.operation(name).fence
     )  # fmt: skip
     assert "manageable" == harness.finish(node)

@@ -77,42 +77,44 @@ FITS = (
 
 
 def test_only_a_suitable_node_is_selected(inside):
-    given = []
+    outcomes = []
     for number, (columns, fields, _) in enumerate(FITS):
         resource_class = f"class-{number}"
         node = free(inside, **columns, resource_class=resource_class)
         allocation = seek(inside, ask(inside, **fields, resource_class=resource_class))
         row = inside.read(node)
-        found = allocation.state == "active"
-        given.append(found)
-        assert (node if found else None) == allocation.node_id
-        assert found == (allocation.uuid == row.instance_uuid)
-        assert found == (allocation.last_error is None)
-        assert found or resource_class in allocation.last_error
-        assert not found or fields.get("traits", []) == row.instance_info["traits"]
+        is_allocated = allocation.state == "active"
+        outcomes.append(is_allocated)
+        assert (node if is_allocated else None) == allocation.node_id
+        assert is_allocated == (allocation.uuid == row.instance_uuid)
+        assert is_allocated == (allocation.last_error is None)
+        assert is_allocated or resource_class in allocation.last_error
+        assert not is_allocated or fields.get("traits", []) == row.instance_info["traits"]
 
-    assert [found for _, _, found in FITS] == given
+    assert [fits for _, _, fits in FITS] == outcomes
 
 
 def test_only_candidates_are_selected_and_the_node_of_the_allocations_name_first(inside):
     nodes = [free(inside, name=f"n{number}") for number in range(30)]
     some = [uuid_of(inside, node) for node in nodes[3:5]]
 
-    first = seek(inside, ask(inside, candidate_nodes=some, name="n4"))
-    second = seek(inside, ask(inside, candidate_nodes=some))
-    third = seek(inside, ask(inside, candidate_nodes=some))
-    assert [nodes[4], nodes[3], None] == [each.node_id for each in (first, second, third)]
+    first_allocation = seek(inside, ask(inside, candidate_nodes=some, name="n4"))
+    second_allocation = seek(inside, ask(inside, candidate_nodes=some))
+    third_allocation = seek(inside, ask(inside, candidate_nodes=some))
+    assert [nodes[4], nodes[3], None] == [
+        allocation.node_id for allocation in (first_allocation, second_allocation, third_allocation)
+    ]
     assert nodes[29] == seek(inside, ask(inside, name="n29")).node_id
-    assert "candidates" in third.last_error
+    assert "candidates" in third_allocation.last_error
 
 
 def test_the_node_is_selected_at_random(inside):
     for _ in range(60):
         free(inside)
-    given = [seek(inside, ask(inside)).node_id for _ in range(60)]
+    node_ids = [seek(inside, ask(inside)).node_id for _ in range(60)]
 
-    assert 60 == len(set(given))
-    assert sorted(given) != given != sorted(given, reverse=True)
+    assert 60 == len(set(node_ids))
+    assert sorted(node_ids) != node_ids != sorted(node_ids, reverse=True)
 
 
 def test_a_locked_node_is_retried_for_a_short_time(inside):
@@ -134,9 +136,9 @@ def test_a_locked_node_is_retried_for_a_short_time(inside):
     other = ask(inside)
     assert "allocating" == seek(inside, other).state
     inside.change(Node, node, reservation=None)
-    found = seek(inside, other)
-    assert node == found.node_id
-    assert found.updated_at is not None
+    other_allocation = seek(inside, other)
+    assert node == other_allocation.node_id
+    assert other_allocation.updated_at is not None
 
 
 def test_a_free_node_is_preferred_to_a_locked_one(inside):
@@ -147,8 +149,8 @@ def test_a_free_node_is_preferred_to_a_locked_one(inside):
 def test_repeated_messages_do_not_change_a_completed_allocation(inside):
     free(inside), free(inside)
     name = ask(inside)
-    first = seek(inside, name)
-    assert (first.node_id, first.updated_at) == (
+    allocation = seek(inside, name)
+    assert (allocation.node_id, allocation.updated_at) == (
         (again := seek(inside, name)).node_id,
         again.updated_at,
     )
@@ -170,8 +172,8 @@ def test_a_lost_message_is_sent_again(inside):
     inside.change(Allocation, name, due_at=after(-1), created_at=after(-30))
     assert 1 == scheduling.resend_due(inside.runtime)
     with inside.runtime.reading() as session:
-        left = session.scalar(select(-age(Allocation.due_at)))
-    assert 25 < left < 35
+        seconds = session.scalar(select(-age(Allocation.due_at)))
+    assert 25 < seconds < 35
 
     seek(inside, name)
     assert read(inside, name).due_at is None
@@ -199,7 +201,7 @@ def test_a_crash_of_the_conductor_leaves_the_allocation_unchanged(inside):
             os._exit(0)
     _, status = os.waitpid(child, 0)
     assert signal.SIGKILL == os.WTERMSIG(status)
-    assert ("allocating", None) == ((left := read(inside, name)).state, left.node_id)
+    assert ("allocating", None) == ((allocation := read(inside, name)).state, allocation.node_id)
     assert inside.read(node).instance_uuid is None
 
     inside.change(Allocation, name, due_at=after(-1))
@@ -221,10 +223,10 @@ def test_concurrent_allocations_get_one_node_each_and_no_node_twice(inside):
     start = threading.Barrier(len(workers))
     errors = []
 
-    def work(worker, own):
+    def work(worker, own_names):
         start.wait()
         try:
-            for name in own:
+            for name in own_names:
                 scheduling.allocate(worker.runtime, name)
         except Exception as error:
             errors.append(error)
@@ -263,7 +265,7 @@ def test_the_free_nodes_of_a_resource_class_are_found_by_an_index(inside):
         scheduling.allocate(inside.runtime, name)
     finally:
         event.remove(inside.runtime.engine, "before_cursor_execute", note)
-    sought = [each for each in statements if "ORDER BY nodes.id" in each[0]]
+    sought = [execution for execution in statements if "ORDER BY nodes.id" in execution[0]]
     assert sought
     with inside.runtime.engine.connect() as connection:
         if connection.dialect.name == "postgresql":

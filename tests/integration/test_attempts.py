@@ -39,8 +39,8 @@ def run(inside, name):
 
 def test_each_link_runs_one_step_and_sends_the_rest_of_its_chain(inside, cleaning):
     node, name = cleaning
-    first = inside.sent[0]
-    assert CLEANING == [link.label for link in first.links]
+    first_message = inside.sent[0]
+    assert CLEANING == [link.label for link in first_message.links]
     run(inside, name)
     assert [(label, "done", 1) for label in CLEANING] == [
         (step.label, step.state, step.attempts) for step in inside.steps(name)
@@ -83,7 +83,7 @@ def test_the_links_that_a_step_does_not_send_are_withdrawn(inside, cleaning, mon
 
 
 @pytest.mark.parametrize(
-    ("where", "kind", "words"),
+    ("place", "kind", "words"),
     [
         ("args", "provide", "arguments of step deploy.prepare_cleaning/a_password"),
         ("instance_info", "active", "instance_info/a_password"),
@@ -91,14 +91,14 @@ def test_the_links_that_a_step_does_not_send_are_withdrawn(inside, cleaning, mon
     ],
 )
 def test_a_step_that_needs_a_secret_that_no_key_opens_fails_with_its_name(
-    inside, cleaning, monkeypatch, where, kind, words
+    inside, cleaning, monkeypatch, place, kind, words
 ):
     real, lost = claims.claim, Unreadable(f"{MARK}2:0123456789abcdef:AAAA")
 
     def claim(*arguments):
         attempt = real(*arguments)
-        changed = attempt.step if where == "args" else attempt.node
-        setattr(changed, where, {"a_password": lost})
+        changed = attempt.step if place == "args" else attempt.node
+        setattr(changed, place, {"a_password": lost})
         attempt.operation.kind = kind
         return attempt
 
@@ -119,21 +119,21 @@ def test_a_link_that_is_not_at_the_cursor_runs_nothing_and_sends_nothing(inside,
         attempts.run(inside.claimant, message)
     else:
         message = message.rest
-    before = [step.attempts for step in inside.steps(name)], len(inside.sent)
+    counts = [step.attempts for step in inside.steps(name)], len(inside.sent)
     assert attempts.run(inside.claimant, message) is None
-    assert before == ([step.attempts for step in inside.steps(name)], len(inside.sent))
+    assert counts == ([step.attempts for step in inside.steps(name)], len(inside.sent))
 
 
 def test_a_link_of_an_older_fence_runs_nothing_and_sends_the_operation_once_more(inside, cleaning):
     """The message of the new fence may have been dropped while the old one's lease was held."""
     _, name = cleaning
-    first = inside.sent[0]
-    inside.change(Operation, name, fence=first.fence + 1)
-    assert attempts.run(inside.claimant, first) is None
+    link = inside.sent[0]
+    inside.change(Operation, name, fence=link.fence + 1)
+    assert attempts.run(inside.claimant, link) is None
     assert [0, 0, 0] == [step.attempts for step in inside.steps(name)]
-    assert [first.fence, first.fence + 1] == [message.fence for message in inside.sent]
+    assert [link.fence, link.fence + 1] == [message.fence for message in inside.sent]
     assert Done() == attempts.run(inside.claimant, inside.sent[-1])
-    assert attempts.run(inside.claimant, first) is None
+    assert attempts.run(inside.claimant, link) is None
     assert 1 == inside.operation(name).cursor
 
 
@@ -143,18 +143,18 @@ def test_the_last_link_of_a_truncated_chain_sends_the_following_steps(
     node, name = cleaning
     monkeypatch.setattr(dispatch, "LONGEST_CHAIN", 1)
     run(inside, name)
-    assert [[1], [2]] == [[link.position for link in sent.links] for sent in inside.sent[1:]]
+    assert [[1], [2]] == [[link.position for link in message.links] for message in inside.sent[1:]]
     assert "available" == inside.read(node.id).provision_state
 
 
 def test_the_lease_is_held_for_the_limit_of_each_call(inside, cleaning, monkeypatch):
     _, name = cleaning
-    kept = []
-    lease = SimpleNamespace(check=lambda: None, keep=kept.append, calling=nullcontext)
+    seconds = []
+    lease = SimpleNamespace(check=lambda: None, keep=seconds.append, calling=nullcontext)
     monkeypatch.setattr(inside.claimant.leases, "take", lambda *_: lease)
     run(inside, name)
-    assert {inside.settings.conductor.step_timeout} == set(kept)
-    assert len(kept) >= len(CLEANING)
+    assert {inside.settings.conductor.step_timeout} == set(seconds)
+    assert len(seconds) >= len(CLEANING)
 
 
 @pytest.mark.parametrize("lost", range(1, 2 * len(CLEANING) + 1))
@@ -245,9 +245,9 @@ def test_a_draining_conductor_completes_its_step_and_redispatches_the_next_at_on
         attempts.run(inside.claimant, inside.message(name))
     operation = inside.operation(name)
     assert ("queued", 1, 2) == (operation.state, operation.cursor, operation.fence)
-    sent = inside.sent[-1]
-    assert ("c-2", 2, 1) == (sent.conductor, sent.fence, sent.cursor)
-    inside.deliver(other, sent)
+    message = inside.sent[-1]
+    assert ("c-2", 2, 1) == (message.conductor, message.fence, message.cursor)
+    inside.deliver(other, message)
     assert "available" == inside.read(node.id).provision_state
     assert [(1, 0)] * 3 == [(step.attempts, step.deaths) for step in inside.steps(name)]
 
@@ -358,8 +358,8 @@ def test_a_claimed_row_is_an_instance_of_its_model_and_equals_the_row_of_a_sessi
             assert type(ours) is kind
             assert inspect(ours).transient
             names = kind.__table__.columns.keys()
-            assert [getattr(theirs, each) for each in names] == [
-                getattr(ours, each) for each in names
+            assert [getattr(theirs, column) for column in names] == [
+                getattr(ours, column) for column in names
             ]
         assert step.label == attempt.step.label
 
@@ -375,13 +375,13 @@ def test_a_failed_operation_is_a_warning_with_node_reason_request_and_user(
     )
     with capture_logs() as logged:
         run(inside, name)
-    (event,) = (each for each in logged if each["event"].startswith("operation."))
+    (event,) = (entry for entry in logged if entry["event"].startswith("operation."))
     assert {
         "event": "operation.failed", "log_level": "warning", "operation": name,
         "node": node.uuid, "name": "rack1-u04", "kind": "provide", "code": "refused",
         "reason": "the BMC said no", "failed_in": CLEANING[0], "request_id": "req-7", "user": "bob",
     } == event  # fmt: skip
-    (acted, *_) = (each for each in logged if each["event"] == "step.acted")
+    (acted, *_) = (entry for entry in logged if entry["event"] == "step.acted")
     assert ("failed", "refused", "the BMC said no") == (
         acted["outcome"], acted["code"], acted["reason"]
     )  # fmt: skip
@@ -392,9 +392,9 @@ def test_a_successful_operation_is_no_warning(inside, cleaning):
     with capture_logs() as logged:
         run(inside, name)
     assert [("operation.ended", "info")] == [
-        (each["event"], each["log_level"])
-        for each in logged
-        if each["event"].startswith("operation.")
+        (entry["event"], entry["log_level"])
+        for entry in logged
+        if entry["event"].startswith("operation.")
     ]
 
 

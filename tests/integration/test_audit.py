@@ -85,12 +85,12 @@ def test_commands_that_change_the_database_are_recorded_with_the_user_of_the_sys
         result = run(inside, *words)
         assert result.exit_code in (0, 1), result.output
     with inside.runtime.reading() as session:
-        found = list(session.scalars(select(AuditRecord).order_by(AuditRecord.id)))
+        records = list(session.scalars(select(AuditRecord).order_by(AuditRecord.id)))
     assert [
         "update/database/schema", "update/database/secrets", "repair/orphan_reservations",
         "update/database/restored",
-    ] == [each.action for each in found]  # fmt: skip
+    ] == [record.action for record in records]  # fmt: skip
     assert {("ali", "command", None)} == {
-        (each.user_name, each.auth, each.address) for each in found
+        (record.user_name, record.auth, record.address) for record in records
     }
-    assert found[2].target.startswith("node ")
+    assert records[2].target.startswith("node ")

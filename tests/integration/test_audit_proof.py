@@ -24,14 +24,14 @@ OLD = after(-7200)
 @pytest.fixture
 def proven(database):
     """A service whose audit records are signed."""
-    made = Inside(database, INGOT_DATABASE_SECRETS_KEY=KEY)
-    data_keys.start(made.settings.database)
-    made.close()
-    made = made.another()
-    with made.runtime.write_connection() as connection:
+    view = Inside(database, INGOT_DATABASE_SECRETS_KEY=KEY)
+    data_keys.start(view.settings.database)
+    view.close()
+    view = view.another()
+    with view.runtime.write_connection() as connection:
         connection.execute(update(DataKey).values(created_at=OLD))
-    yield made
-    made.close()
+    yield view
+    view.close()
 
 
 def add(inside, *actions, outcome="success", when=OLD):
@@ -77,10 +77,10 @@ def test_what_nobody_touched_is_verified(proven):
     ranges(proven, ("a", "b"), ("c",))
     add(proven, "young", when=now())
 
-    found = verify(proven)
+    result = verify(proven)
 
-    assert ([], 4, 2) == (found.findings, found.records, found.checkpoints)
-    assert [] == verify(proven, head=found.head).findings
+    assert ([], 4, 2) == (result.findings, result.records, result.checkpoints)
+    assert [] == verify(proven, head=result.head).findings
 
 
 @pytest.mark.parametrize(
@@ -155,34 +155,34 @@ def test_a_range_waits_for_transactions_that_may_still_add_to_it(proven):
         with proven.runtime.reading() as session:
             assert [None] == list(session.scalars(select(AuditCheckpoint.mac)))
     assert 1 == prove(proven)
-    found = verify(proven)
-    assert ([], 2, 1) == (found.findings, found.records, found.checkpoints)
+    result = verify(proven)
+    assert ([], 2, 1) == (result.findings, result.records, result.checkpoints)
 
 
 def test_writers_on_several_hosts_wait_for_none_of_each_other(proven):
-    others = [proven.another() for _ in range(2)]
+    views = [proven.another() for _ in range(2)]
 
     def write(inside, name):
         for number in range(30):
             add(inside, f"{name}-{number}")
 
-    threads = [threading.Thread(target=write, args=(each, at)) for at, each in enumerate(others)]
+    threads = [threading.Thread(target=write, args=(view, at)) for at, view in enumerate(views)]
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
         proofs.prove(proven.runtime)
     prove(proven)
-    found = verify(proven)
-    assert ([], 60) == (found.findings, found.records)
-    for each in others:
-        each.close()
+    result = verify(proven)
+    assert ([], 60) == (result.findings, result.records)
+    for view in views:
+        view.close()
 
 
 def test_deletion_by_age_and_number_leaves_nothing_to_find(proven):
-    kept = replace(
+    settings = replace(
         proven.settings, audit=replace(proven.settings.audit, keep_days=30, keep_refused=2)
     )
-    runtime = replace(proven.runtime, settings=kept)
+    runtime = replace(proven.runtime, settings=settings)
     ancient = after(-86400 * 31)
     add(proven, "a", "b", when=ancient)
     prove(proven)
@@ -200,11 +200,13 @@ def test_deletion_by_age_and_number_leaves_nothing_to_find(proven):
             session.scalars(select(AuditRecord.action).order_by(AuditRecord.id))
         )
     with proven.runtime.write_connection() as connection:
-        assert [] == audit_proofs.verify(connection, kept.audit).findings
-        assert [] != audit_proofs.verify(connection, replace(kept.audit, keep_days=60)).findings
-        assert [] != audit_proofs.verify(connection, replace(kept.audit, keep_refused=0)).findings
+        assert [] == audit_proofs.verify(connection, settings.audit).findings
+        assert [] != audit_proofs.verify(connection, replace(settings.audit, keep_days=60)).findings
+        assert (
+            [] != audit_proofs.verify(connection, replace(settings.audit, keep_refused=0)).findings
+        )
         connection.execute(delete(AuditRecord).where(AuditRecord.action == "g"))
-        assert [] != audit_proofs.verify(connection, kept.audit).findings
+        assert [] != audit_proofs.verify(connection, settings.audit).findings
 
 
 def test_records_from_before_there_was_a_key_are_counted_apart(proven):
@@ -212,8 +214,8 @@ def test_records_from_before_there_was_a_key_are_counted_apart(proven):
         old = {"action": "old", "outcome": "success", "auth": "local", "created_at": OLD}
         connection.execute(insert(AuditRecord).values(old))
     ranges(proven, ("a",))
-    found = verify(proven)
-    assert ([], 1, 1) == (found.findings, found.records, found.unproven)
+    result = verify(proven)
+    assert ([], 1, 1) == (result.findings, result.records, result.unproven)
 
 
 def test_equal_refused_requests_of_an_agent_are_one_record_an_hour(proven):

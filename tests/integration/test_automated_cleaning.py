@@ -43,36 +43,36 @@ def band(inside):
 
 @pytest.mark.parametrize("interrupted", range(len(LEVELS)))
 def test_a_take_over_repeats_the_interrupted_step_and_no_other(harness, interrupted):
-    node, sent = harness.node(), harness.inside.sent
+    node, messages = harness.node(), harness.inside.sent
     steps = [requested("management", "scrub", args={"level": level}) for level in LEVELS]
     harness.ask(node, "clean", clean_steps=steps)
     for _ in range(interrupted):
-        attempts.run(harness.conductor, sent.pop(0))
+        attempts.run(harness.conductor, messages.pop(0))
     operation = harness.last(node)
     assert claims.claim(harness.conductor, operation.uuid, operation.fence, operation.cursor)
     begun = harness.steps(node)[interrupted]
     assert (interrupted, "running", "c-1") == (operation.cursor, begun.state, begun.conductor)
     Acme.did.append(f"scrub {LEVELS[interrupted]}")
-    sent.clear()  # c-1 has given the step's orders, and dies before it records an outcome
+    messages.clear()  # c-1 has given the step's orders, and dies before it records an outcome
     survivor = harness.inside.conductor("c-2")
     harness.inside.change(Conductor, "c-1", heartbeat_at=after(-16))
-    taken = reconciler.reconcile(harness.inside.runtime, Contact(timeout=0))
-    assert 1 == taken["taken_over"]
-    while sent:
-        attempts.run(survivor, sent.pop(0))
+    counters = reconciler.reconcile(harness.inside.runtime, Contact(timeout=0))
+    assert 1 == counters["taken_over"]
+    while messages:
+        attempts.run(survivor, messages.pop(0))
     assert "manageable" == harness.state(node)
     twice = LEVELS[interrupted]
-    expected = [level for each in LEVELS for level in [each] * (1 + (each == twice))]
+    expected = [level for name in LEVELS for level in [name] * (1 + (name == twice))]
     assert [f"scrub {level}" for level in expected] == Acme.did
     assert [int(level == twice) for level in LEVELS] == [row.deaths for row in harness.steps(node)]
 
 
 def test_a_node_is_locked_while_its_clean_steps_run(harness, monkeypatch):
-    found = []
+    states = []
 
     def polish(_management, _target):
         row = harness.inside.read(node)
-        found.append((row.provision_state, row.reservation))
+        states.append((row.provision_state, row.reservation))
         for verb in ("provide", "manage", "inspect"):
             with pytest.raises(NodeLocked, match=r"locked by host c-1"):
                 harness.ask(node, verb)
@@ -82,17 +82,17 @@ def test_a_node_is_locked_while_its_clean_steps_run(harness, monkeypatch):
     node = harness.node()
     polishing = requested("management", "polish")
     assert "manageable" == harness.do(node, "clean", clean_steps=[polishing, polishing])
-    assert [("cleaning", "c-1")] * 2 == found
+    assert [("cleaning", "c-1")] * 2 == states
     assert None is harness.inside.read(node).reservation
 
 
 def test_a_clean_that_fails_after_a_tear_down_concerns_no_instance(band, monkeypatch):
     harness = band(INGOT_CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE="management.polish:10")
-    found = []
+    states = []
 
     def polish(_management, _target):
         row = harness.inside.read(node)
-        found.append((row.provision_state, row.instance_uuid, row.instance_info))
+        states.append((row.provision_state, row.instance_uuid, row.instance_info))
         raise CleanStepFailed("the brush is broken")
 
     monkeypatch.setattr(AcmeManagement, "polish", polish)
@@ -104,7 +104,7 @@ def test_a_clean_that_fails_after_a_tear_down_concerns_no_instance(band, monkeyp
         row.maintenance, row.fault, row.target_provision_state
     )  # fmt: skip
     assert "the brush is broken" in row.maintenance_reason
-    assert [("cleaning", None, {})] == found
+    assert [("cleaning", None, {})] == states
     assert (None, {}) == (row.instance_uuid, row.instance_info)
 
 

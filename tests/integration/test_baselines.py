@@ -127,7 +127,7 @@ def test_a_node_that_is_not_accepted_gets_no_instance_until_it_complies(harness,
     assert ("scheduling", None, "baseline base") == (hold.kind, hold.owner, hold.user_name)
     assert "not as baseline base expects: memory_mb is 1024, expected >= 65536" == hold.reason
     inspect(node, {"memory": {"physical_mb": 2048}})
-    assert [hold.uuid] == [each.uuid for each in held(harness, node)]
+    assert [hold.uuid] == [kept_hold.uuid for kept_hold in held(harness, node)]
     assert "available" == harness.do(node, "provide")
     with harness.inside.runtime.transaction() as session, pytest.raises(holds.NodeHeld):
         holds.check(session, session.get_one(Node, node), holds.Effect.INSTANCES)
@@ -201,8 +201,8 @@ def test_a_process_that_dies_records_facts_and_comparison_or_none(harness, inspe
     node = harness.node()
     compare = recording.compare_recorded
 
-    def die(*arguments, **named):
-        compare(*arguments, **named)
+    def die(*arguments, **options):
+        compare(*arguments, **options)
         os.kill(os.getpid(), signal.SIGKILL)
 
     assert signal.SIGKILL == in_child(

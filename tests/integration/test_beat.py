@@ -42,9 +42,9 @@ TIMEOUT = 15.0
 
 @pytest.fixture
 def engine(database):
-    made = connections.connect(database)
-    yield made
-    made.dispose()
+    database_engine = connections.connect(database)
+    yield database_engine
+    database_engine.dispose()
 
 
 def test_the_first_beat_leads_and_keeps_its_lease_by_renewal(engine):
@@ -112,15 +112,15 @@ def test_a_killed_beat_is_replaced_by_the_standby(tmp_path, redis_url, redis_cli
             return lease and next(beat for beat in beats if f":{beat.pid}:" in lease.holder)
 
     try:
-        first = until(leader, "a lead")
+        first_beat = until(leader, "a lead")
         until(redis_client.keys, "a message")
-        first.send_signal(signal.SIGKILL)
-        (second,) = [beat for beat in beats if beat is not first]
-        until(lambda: leader() is second, "the take-over")
+        first_beat.send_signal(signal.SIGKILL)
+        (second_beat,) = [beat for beat in beats if beat is not first_beat]
+        until(lambda: leader() is second_beat, "the take-over")
         redis_client.flushall()
         until(redis_client.keys, "a message after the loss of all")
-        second.terminate()
-        assert 0 == second.wait(60)
+        second_beat.terminate()
+        assert 0 == second_beat.wait(60)
     finally:
         for beat in beats:
             beat.kill()
@@ -147,28 +147,28 @@ def look(*lookouts):
     with capture_logs() as logged:
         for lookout in lookouts:
             lookout.check()
-    return [(each["event"], each["conductor"], each["conductors_left"]) for each in logged]
+    return [(entry["event"], entry["conductor"], entry["conductors_left"]) for entry in logged]
 
 
 def test_a_dead_conductor_is_logged_once_across_changes_of_the_leading_beat(inside, redis_url):
     for name in ("c-1", "c-2", "c-3"):
         inside.conductor(name)
     clock = Clock()
-    first, second = lookout(inside, redis_url, clock), lookout(inside, redis_url, clock)
-    assert [] == look(first, second)
+    leader, standby = lookout(inside, redis_url, clock), lookout(inside, redis_url, clock)
+    assert [] == look(leader, standby)
     inside.change(Conductor, "c-1", heartbeat_at=after(-2 * TIMEOUT))
     inside.change(
         Conductor, "c-3", heartbeat_at=after(-2 * TIMEOUT), online=False
     )  # it was stopped
     clock.now = TIMEOUT - 1
-    assert [] == look(first, second), "their contact with the database is too short"
+    assert [] == look(leader, standby), "their contact with the database is too short"
     clock.now = TIMEOUT + 1
-    assert [("conductor.lost", "c-1", 1)] == look(first, second, first, second)
+    assert [("conductor.lost", "c-1", 1)] == look(leader, standby, leader, standby)
     inside.conductor("c-1")
-    assert [] == look(first, second)
+    assert [] == look(leader, standby)
     for name in ("c-1", "c-2"):
         inside.change(Conductor, name, heartbeat_at=after(-2 * TIMEOUT))
-    assert [("conductor.lost", "c-1", 0), ("conductor.lost", "c-2", 0)] == look(second, first)
+    assert [("conductor.lost", "c-1", 0), ("conductor.lost", "c-2", 0)] == look(standby, leader)
     clock.now += 2 * TIMEOUT  # the database was unavailable for as long
     assert [] == look(lookout(inside, redis_url, clock))
 
@@ -185,11 +185,11 @@ def test_a_dead_conductor_is_logged_while_redis_is_unreachable(inside, tmp_path)
 @pytest.fixture
 def scheduler(engine, monkeypatch):
     """Return a function that makes a scheduler of entries, name -> seconds since they were due."""
-    sent, renewals, lead, broker = [], [], beat.lead, SimpleNamespace(away=False)
+    messages, renewals, lead, broker = [], [], beat.lead, SimpleNamespace(away=False)
 
     def send(message):
         if not broker.away:
-            sent.append(message)
+            messages.append(message)
         return not broker.away
 
     def probe():
@@ -204,7 +204,9 @@ def scheduler(engine, monkeypatch):
         monkeypatch.setattr(beat.LeasedScheduler, name, value, raising=False)
     # for a minute, so that a slow machine does not lose it
     monkeypatch.setattr(
-        beat, "lead", lambda *given, **named: renewals.append(given) or lead(*given, 60, **named)
+        beat,
+        "lead",
+        lambda *arguments, **options: renewals.append(arguments) or lead(*arguments, 60, **options),
     )
 
     def make(**late):
@@ -215,13 +217,13 @@ def scheduler(engine, monkeypatch):
                 "task": task, "args": arguments, "schedule": period(60.0, nowfun=beat_time),
             }  # fmt: skip
         application.conf.beat_schedule = schedule
-        made = beat.LeasedScheduler(application, max_interval=beat.PACE, lazy=True)
-        made.setup_schedule()
-        for name, entry in made.schedule.items():
+        instance = beat.LeasedScheduler(application, max_interval=beat.PACE, lazy=True)
+        instance.setup_schedule()
+        for name, entry in instance.schedule.items():
             entry.last_run_at -= timedelta(seconds=60 + late[name])
-        return made
+        return instance
 
-    return SimpleNamespace(make=make, sent=sent, renewals=renewals, broker=broker)
+    return SimpleNamespace(make=make, sent=messages, renewals=renewals, broker=broker)
 
 
 def leads(engine):
@@ -273,9 +275,9 @@ def test_a_step_of_the_clock_changes_no_period(scheduler, monkeypatch, seconds):
 
 
 def test_all_due_tasks_are_sent_with_one_renewal_of_the_lease(scheduler):
-    made = scheduler.make(t0=60, t1=60, t2=60)
-    assert beat.PACE == made.tick()
-    assert {"t0", "t1", "t2"} == {each.task for each in scheduler.sent}
+    instance = scheduler.make(t0=60, t1=60, t2=60)
+    assert beat.PACE == instance.tick()
+    assert {"t0", "t1", "t2"} == {message.task for message in scheduler.sent}
     assert 1 == len(scheduler.renewals)
 
 
@@ -338,7 +340,7 @@ def expect(engine, tasks, seconds=0.0):
 def ages(engine):
     """Return task -> seconds since its last completed pass."""
     with transactions.read_connection(engine) as connection:
-        return {each.task: each.seconds for each in periodic_passes.passes(connection, TIMEOUT)}
+        return {row.task: row.seconds for row in periodic_passes.passes(connection, TIMEOUT)}
 
 
 def test_the_leading_beat_expects_the_tasks_that_it_sends(engine, scheduler, monkeypatch):
@@ -369,9 +371,9 @@ def test_a_task_without_work_counts_as_completed(engine, scheduler, monkeypatch)
     tasks = {"ingot.check_allocations": 5.0}
     expect(engine, tasks, seconds=100)
     monkeypatch.setattr(beat.LeasedScheduler, "expected", tasks)
-    made = scheduler.make(ingot__check_allocations=60)
-    made.tick()
-    made.tick()
+    instance = scheduler.make(ingot__check_allocations=60)
+    instance.tick()
+    instance.tick()
     assert 50 > ages(engine)["ingot.check_allocations"]
     assert [] == scheduler.sent
 
@@ -382,8 +384,8 @@ def test_the_last_message_of_the_beat_has_an_age(engine, scheduler, monkeypatch)
             return conductors.beat_silence(session)
 
     assert silence() is None
-    made = scheduler.make(t0=60)
-    made.tick()
+    instance = scheduler.make(t0=60)
+    instance.tick()
     monkeypatch.setattr(beat.LeasedScheduler, "last_sent_at", time.monotonic() - 1000)
-    made.tick()
+    instance.tick()
     assert 999 < silence()

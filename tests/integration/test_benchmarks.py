@@ -339,8 +339,8 @@ def test_a_process_that_dies_leaves_numbers_hold_and_end_of_the_step_or_none(
     node = harness.node()
     whole = getattr(*place)
 
-    def die(*arguments, **named):
-        whole(*arguments, **named)
+    def die(*arguments, **options):
+        whole(*arguments, **options)
         os.kill(os.getpid(), signal.SIGKILL)
 
     def run():

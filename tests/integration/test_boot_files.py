@@ -54,8 +54,8 @@ def test_the_state_of_the_node_decides_which_files_are_kept(site, tmp_path, stat
             create_files(root, node, use)
     boot_files.sweep(site.runtime)
     for root in (tmp_path / "http", tmp_path / "tftp"):
-        left = {path.name.partition("-")[0] for path in root.glob(f"nodes/{node}/*")}
-        assert stay == left
+        uses = {path.name.partition("-")[0] for path in root.glob(f"nodes/{node}/*")}
+        assert stay == uses
         assert {f"{node}-{use}" for use in stay} == {
             path.name for path in (root / "pxelinux.cfg").iterdir()
         }
@@ -90,4 +90,4 @@ def test_files_of_deleted_nodes_are_removed_and_foreign_files_are_kept(site, tmp
         "boot/grub/i386-pc",
         f"nodes/{UNKNOWN}/mine-file",
         "nodes/notes/ramdisk-secret",
-    ] == sorted(str(each.relative_to(root)) for each in root.glob("*/*/*"))
+    ] == sorted(str(entry.relative_to(root)) for entry in root.glob("*/*/*"))

@@ -20,16 +20,16 @@ from workers.periodic import pruning
 ALL = select(ChangeEvent.__table__)
 
 
-def page(inside, after=0, limit=10_000, query=ALL, **options):
+def page(inside, position=0, limit=10_000, query=ALL, **options):
     """Number the events, and return those after a number, with `first` and `last`."""
     change_events.number(inside.runtime)
     with inside.runtime.read_connection() as connection:
-        return change_events.read(connection, query, after, limit, **options)
+        return change_events.read(connection, query, position, limit, **options)
 
 
-def read(inside, after=0, limit=10_000):
+def read(inside, position=0, limit=10_000):
     """Number the events, and return those after a number."""
-    return page(inside, after, limit).rows
+    return page(inside, position, limit).rows
 
 
 def brief(events):
@@ -54,13 +54,13 @@ def test_the_events_of_a_flow_are_its_changes_in_order(inside):
     operation = harness.last(node)
     of_operation = [event for event in events if event.type == "operation.state"]
     assert [(None, "queued"), ("queued", "running"), ("running", "succeeded")] == [
-        (each.before, each.after) for each in of_operation
+        (event.before, event.after) for event in of_operation
     ]
     assert {(operation.uuid, "provide")} == {
         (event.operation_uuid, event.operation_kind) for event in events if event.operation_uuid
     }
-    done = [event.step for event in events if (event.type, event.after) == ("step.state", "done")]
-    assert [label for label, _ in harness.labels(node)] == done
+    labels = [event.step for event in events if (event.type, event.after) == ("step.state", "done")]
+    assert [label for label, _ in harness.labels(node)] == labels
     times = [event.created_at for event in events]
     assert sorted(times) == times
 
@@ -101,9 +101,9 @@ def test_a_deleted_node_leaves_its_events(inside):
         for table in ("ports", "node_history"):
             connection.execute(text(f"DELETE FROM {table} WHERE node_id = :id"), {"id": node})
         connection.execute(delete(Node).where(Node.id == node))
-    last = read(inside)[-1]
-    assert ("node.deleted", "available", None) == (last.type, last.before, last.after)
-    assert ("gone", "p-1") == (last.node_name, last.owner)
+    event = read(inside)[-1]
+    assert ("node.deleted", "available", None) == (event.type, event.before, event.after)
+    assert ("gone", "p-1") == (event.node_name, event.owner)
 
 
 def test_a_change_that_is_rolled_back_is_no_event(inside):
@@ -125,12 +125,12 @@ def test_events_of_a_transaction_that_ends_late_are_not_missed(inside, database)
         slow.execute(update(Node).where(Node.id == late.id).values(maintenance=True))
         with inside.runtime.write_connection() as connection:
             connection.execute(update(Node).where(Node.id == early.id).values(maintenance=True))
-        (first,) = read(inside, begin)
-        assert (early.uuid, begin + 1) == (first.node_uuid, first.sequence)
+        (early_event,) = read(inside, begin)
+        assert (early.uuid, begin + 1) == (early_event.node_uuid, early_event.sequence)
         slow.commit()
-    (second,) = read(inside, first.sequence)
-    assert (late.uuid, begin + 2) == (second.node_uuid, second.sequence)
-    assert second.id < first.id, "the slow transaction drew its id first"
+    (late_event,) = read(inside, early_event.sequence)
+    assert (late.uuid, begin + 2) == (late_event.node_uuid, late_event.sequence)
+    assert late_event.id < early_event.id, "the slow transaction drew its id first"
     engine.dispose()
 
 
@@ -146,13 +146,13 @@ def test_one_process_at_a_time_numbers_events(inside):
         assert 1 == len(other.execute(unnumbered).all())
         other.commit()
         numbering.result(timeout=30)
-    assert [1] == [each.sequence for each in read(inside)]
+    assert [1] == [event.sequence for event in read(inside)]
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_a_process_that_stops_while_it_numbers_delays_no_reader_for_long(inside):
     inside.node("manageable")
-    assert [1] == [each.sequence for each in read(inside)]
+    assert [1] == [event.sequence for event in read(inside)]
     inside.node("manageable")
     with inside.runtime.write_connection() as stopped, capture_logs() as logged:
         stopped.execute(select(func.pg_advisory_xact_lock(change_events.LOCK)))
@@ -183,13 +183,13 @@ def flip(inside, nodes, number):
 
 def follow(inside, position, total):
     """Return the next `total` events, in pages."""
-    view, found = inside.another(), []
+    view, rows = inside.another(), []
     end = time.monotonic() + 60
-    while len(found) < total and time.monotonic() < end:
-        found += read(view, position, 7)
-        position = found[-1].sequence if found else position
+    while len(rows) < total and time.monotonic() < end:
+        rows += read(view, position, 7)
+        position = rows[-1].sequence if rows else position
     view.close()
-    return found
+    return rows
 
 
 def test_concurrent_readers_see_each_event_once_and_in_order(inside):
@@ -198,8 +198,8 @@ def test_concurrent_readers_see_each_event_once_and_in_order(inside):
     begin, total = len(read(inside)), WRITERS * ROUNDS * NODES
     with ThreadPoolExecutor() as pool:
         readers = [pool.submit(follow, inside, begin, total) for _ in range(2)]
-        for each in [pool.submit(flip, inside, nodes, number) for number in range(WRITERS)]:
-            each.result()
+        for writer in [pool.submit(flip, inside, nodes, number) for number in range(WRITERS)]:
+            writer.result()
     for reader in readers:
         events = reader.result()
         assert [*range(begin + 1, begin + total + 1)] == [event.sequence for event in events]
@@ -213,16 +213,16 @@ def test_a_page_tells_where_to_continue(inside, monkeypatch):
     monkeypatch.setattr(change_events, "SPAN", 10)
     assert ([], 0, 0) == page(inside)
     nodes = [inside.read(inside.node("manageable")).uuid for _ in range(25)]
-    first = ALL.where(ChangeEvent.node_uuid == nodes[0])
-    third = ALL.where(ChangeEvent.node_uuid == nodes[12])
+    first_query = ALL.where(ChangeEvent.node_uuid == nodes[0])
+    third_query = ALL.where(ChangeEvent.node_uuid == nodes[12])
     assert (1, 4) == (page(inside, 0, 4).first, page(inside, 0, 4).last)
     assert [22, 23, 24, 25] == [row.sequence for row in page(inside, None, 4).rows]
-    found = page(inside, 0, 10, third)
-    assert ([], 10) == (list(found.rows), found.last), "no more than a span at once"
-    found = page(inside, found.last, 10, third)
-    assert ([13], 20) == ([row.sequence for row in found.rows], found.last)
-    assert [] == page(inside, None, 10, first).rows
-    assert [1] == [row.sequence for row in page(inside, None, 10, first, of_node=True).rows]
+    result = page(inside, 0, 10, third_query)
+    assert ([], 10) == (list(result.rows), result.last), "no more than a span at once"
+    result = page(inside, result.last, 10, third_query)
+    assert ([13], 20) == ([row.sequence for row in result.rows], result.last)
+    assert [] == page(inside, None, 10, first_query).rows
+    assert [1] == [row.sequence for row in page(inside, None, 10, first_query, of_node=True).rows]
     assert ([], 25) == (list(page(inside, 25).rows), page(inside, 25).last)
     with pytest.raises(Invalid, match="no event 26 yet, the newest is 25"):
         page(inside, 26)
@@ -241,5 +241,5 @@ def test_old_events_are_deleted_and_numbers_are_never_used_again(inside):
         connection.execute(update(ChangeEvent).values(created_at=datetime(2020, 1, 1)))
     assert 4 == pruning.prune_change_events(inside.runtime)
     inside.node("manageable")
-    assert [5, 6] == [each.sequence for each in read(inside)]
+    assert [5, 6] == [event.sequence for event in read(inside)]
     assert 5 == page(inside).first

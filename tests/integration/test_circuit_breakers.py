@@ -60,9 +60,9 @@ class Server:
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setattr(circuit_breaker, "PAUSE", 0.01)
-    made = Server()
-    yield made
-    made.answers = True
+    instance = Server()
+    yield instance
+    instance.answers = True
 
 
 def test_no_call_is_let_through_until_the_probe_has_reached_the_server(server):
@@ -74,9 +74,9 @@ def test_no_call_is_let_through_until_the_probe_has_reached_the_server(server):
 
 def test_a_probe_that_nobody_needs_ends_and_of_the_next_calls_one_tries(server, monkeypatch):
     monkeypatch.setattr(circuit_breaker, "UNUSED", 0.0)
-    before = threading.active_count()
+    count = threading.active_count()
     server.lose()
-    until(lambda: threading.active_count() <= before, "the end of the probe")
+    until(lambda: threading.active_count() <= count, "the end of the probe")
     server.now += 1
     with server.breaker.guard():
         assert not server.call()
@@ -137,27 +137,27 @@ def queues(application, loaded, client):
 
 
 def calls_of(application, loaded, _client):
-    made = calls.RedisCalls(application, loaded, Keyring(()))
-    return lambda: not made.withdraw("a-key")
+    redis_calls = calls.RedisCalls(application, loaded, Keyring(()))
+    return lambda: not redis_calls.withdraw("a-key")
 
 
 def leases(application, _loaded, client):
-    made = Leases(client, "a-holder", 5, "test", application.breakers.of_writes())
-    return lambda: bool(made.take("a-node", 1, lambda: True).valid_until)
+    holder_leases = Leases(client, "a-holder", 5, "test", application.breakers.of_writes())
+    return lambda: bool(holder_leases.take("a-node", 1, lambda: True).valid_until)
 
 
 def watermarks(application, _loaded, client):
-    made = RestoreGuard(client, "test", application.breakers.of_reads())
-    return lambda: made.recall() == 0
+    guard = RestoreGuard(client, "test", application.breakers.of_reads())
+    return lambda: guard.recall() == 0
 
 
 def refusals(application, _loaded, client):
-    made = Refusals(client, "test", application.breakers.of_writes())
+    record = Refusals(client, "test", application.breakers.of_writes())
     moment = datetime(2026, 1, 2, tzinfo=UTC)
 
     def note():
-        made.note((), "", "it is unknown", None, moment)
-        return bool(made.since(moment))
+        record.note((), "", "it is unknown", None, moment)
+        return bool(record.since(moment))
 
     return note
 
@@ -173,7 +173,9 @@ def test_a_lost_redis_is_found_while_no_call_waits_for_it(
     monkeypatch.setattr(circuit_breaker, "PAUSE", 0.05)
     monkeypatch.setattr(breakers, "PROBE_TIMEOUT", 0.3)
     connects, connect = [], Connection._connect
-    monkeypatch.setattr(Connection, "_connect", lambda each: connects.append(1) or connect(each))
+    monkeypatch.setattr(
+        Connection, "_connect", lambda connection: connects.append(1) or connect(connection)
+    )
     with ExitStack() as stack:
         proxy = stack.enter_context(Proxy(tmp_path, redis_url.partition("://")[2]))
         url = f"redis://127.0.0.1:{proxy.port}/0"
@@ -207,23 +209,25 @@ def test_a_lost_redis_is_found_while_no_call_waits_for_it(
 
 
 def test_a_redis_that_takes_no_writes_is_away_for_writes_alone(redis_url, redis_client):
-    made = breakers.Breakers(settings.load({"INGOT_BROKER_URL": redis_url}).broker)
+    redis_breakers = breakers.Breakers(settings.load({"INGOT_BROKER_URL": redis_url}).broker)
     redis_client.config_set("maxmemory", "1")
-    made._read()
+    redis_breakers._read()
     with pytest.raises(redis.RedisError):
-        made._write()
+        redis_breakers._write()
     with pytest.raises(redis.RedisError):
-        made._send()
+        redis_breakers._send()
     redis_client.config_set("maxmemory", "0")
-    made._call()
+    redis_breakers._call()
 
 
 def test_silent_sentinels_are_asked_once_more_together_and_not_each_again_and_again(
     monkeypatch,
 ):
-    asked, connect = [], Connection._connect
+    asked_ports, connect = [], Connection._connect
     monkeypatch.setattr(
-        Connection, "_connect", lambda each: asked.append(each.port) or connect(each)
+        Connection,
+        "_connect",
+        lambda connection: asked_ports.append(connection.port) or connect(connection),
     )
     with ExitStack() as stack:
         ports = []
@@ -234,4 +238,4 @@ def test_silent_sentinels_are_asked_once_more_together_and_not_each_again_and_ag
         client = stack.enter_context(redis_broker.client(f"sentinel://{hosts}/main", 0.3))
         with pytest.raises(redis.ConnectionError, match="No master found"):
             client.get("a")
-    assert 2 * ports == asked
+    assert 2 * ports == asked_ports

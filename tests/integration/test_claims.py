@@ -110,11 +110,11 @@ def test_an_outcome_is_recorded_only_while_the_claim_holds(inside, queued, attem
         inside.claimant.watermark = 1
     else:
         inside.change(Operation, queued, **changed)
-    before = cursor(inside, queued), inside.operation(queued).deadline_at
+    columns = cursor(inside, queued), inside.operation(queued).deadline_at
     assert not holds(inside, attempt)
     assert not claims.advance(inside.claimant, attempt, {})
     claims.expire(inside.claimant, attempt)
-    assert before == (cursor(inside, queued), inside.operation(queued).deadline_at)
+    assert columns == (cursor(inside, queued), inside.operation(queued).deadline_at)
     expected = changed == {"state": "waiting"}
     assert expected == claims.is_recorded(inside.operation(queued), attempt)
 
@@ -142,10 +142,10 @@ def test_an_abort_after_the_step_is_left_to_the_full_record(inside, queued, atte
 
 def test_a_heartbeat_during_the_record_does_not_void_the_claim(inside, attempt):
     """The heartbeat raises the watermark, and the mark, after the record has read the watermark."""
-    named = attempt.node.id, attempt.operation.id
+    ids = attempt.node.id, attempt.operation.id
     with (
         inside.claimant.transaction() as session,
-        operations.detached(session, *named) as (_, operation),
+        operations.detached(session, *ids) as (_, operation),
     ):
         inside.claimant.watermark += 1
         assert claims.holds(session, operation, attempt)

@@ -16,8 +16,8 @@ DEVICE = "management/boot_device"
 
 @pytest.fixture(scope="module")
 def simulator():
-    with running(machines=1, power_off_seconds=0.1) as found:
-        yield found
+    with running(machines=1, power_off_seconds=0.1) as bmcs:
+        yield bmcs
 
 
 def enrol(fleet, simulator):
@@ -37,8 +37,8 @@ def fault(answer):
 @pytest.fixture
 def reading(monkeypatch):
     """Read the boot device of a silent BMC in a thread; return the thread and its answers."""
-    asked, silence = threading.Event(), redfish._silence
-    monkeypatch.setattr(redfish, "_silence", lambda: asked.set() or silence())
+    question, silence = threading.Event(), redfish._silence
+    monkeypatch.setattr(redfish, "_silence", lambda: question.set() or silence())
 
     def read(fleet, node):
         answers = []
@@ -48,9 +48,9 @@ def reading(monkeypatch):
             answers.append(fleet.http.get(url, timeout=60))
 
         thread = threading.Thread(target=ask)
-        asked.clear()
+        question.clear()
         thread.start()
-        assert asked.wait(PATIENCE)
+        assert question.wait(PATIENCE)
         return thread, answers
 
     return read
@@ -62,10 +62,10 @@ def test_calls_to_a_machine_go_through_its_conductor(tmp_path, simulator, readin
     with Fleet(tmp_path, conductors=1, INGOT_API_ASK_TIMEOUT="6", **few) as fleet:
         node = enrol(fleet, simulator)
         assert "cdrom" in fleet.get(f"nodes/{node}/{DEVICE}/supported")["supported_boot_devices"]
-        wanted = {"boot_device": "pxe", "persistent": True}
-        assert 204 == put(fleet, node, DEVICE, wanted).status_code
+        device = {"boot_device": "pxe", "persistent": True}
+        assert 204 == put(fleet, node, DEVICE, device).status_code
         assert ("Pxe", "Continuous") == (machine.boot_target, machine.boot_enabled)
-        assert wanted == fleet.get(f"nodes/{node}/{DEVICE}")
+        assert device == fleet.get(f"nodes/{node}/{DEVICE}")
         refused = put(fleet, node, NMI)
         assert 502 == refused.status_code, refused.text
         assert "powered off" in fault(refused)
@@ -81,7 +81,7 @@ def test_calls_to_a_machine_go_through_its_conductor(tmp_path, simulator, readin
             setting["value"] for setting in settings if setting["name"] == "NumLock"
         )
         firmware = fleet.get(f"nodes/{node}/firmware")["firmware"]
-        assert ["bios", "bmc"] == [each["component"] for each in firmware]
+        assert ["bios", "bmc"] == [component["component"] for component in firmware]
 
         (fake,) = fleet.create_nodes(1)
         for path, body, status in (
@@ -95,15 +95,15 @@ def test_calls_to_a_machine_go_through_its_conductor(tmp_path, simulator, readin
             url = f"{fleet.url}/v1/nodes/{fake}/{path}"
             assert status == fleet.http.request(method, url, json=body, timeout=60).status_code
             until(lambda: not fleet.get(f"nodes/{fake}")["reservation"], path)
-        shown = fleet.get(f"nodes/{fake}")
+        document = fleet.get(f"nodes/{fake}")
         assert ("enroll", "bios", True) == (
-            shown["provision_state"],
-            shown["boot_mode"],
-            shown["console_enabled"],
+            document["provision_state"],
+            document["boot_mode"],
+            document["console_enabled"],
         )
         assert (
             f"secure boot of node {fake} is off, not on as requested: secure boot needs boot mode uefi"
-            == shown["last_error"]
+            == document["last_error"]
         )
         assert "http://a/b.iso" in str(fleet.get(f"nodes/{fake}/vmedia"))
         assert {"returned": True} == fleet.operation(fake, "vendor")["steps"][0]["result"]
@@ -121,8 +121,8 @@ def test_calls_to_a_machine_go_through_its_conductor(tmp_path, simulator, readin
         finally:
             simulator.set_faults(0, bmc_silent=None)
         assert 504 == answers[0].status_code, answers[0].text
-        for named in ("fleet-1", machine.redfish_address, node):
-            assert named in fault(answers[0])
+        for word in ("fleet-1", machine.redfish_address, node):
+            assert word in fault(answers[0])
 
 
 def test_a_call_to_a_conductor_that_dies_is_answered_by_the_next(tmp_path, simulator, reading):

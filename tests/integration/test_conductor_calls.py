@@ -22,8 +22,8 @@ SET = {"what": "set_boot_device", "arguments": {"device": "pxe", "persistent": T
 class Leases(AlwaysGiven):
     """Leases that another process may hold; `taken` runs when one is taken."""
 
-    def __init__(self, taken=lambda: None, free=True):
-        self.taken, self.free = taken, free
+    def __init__(self, callback=lambda: None, free=True):
+        self.taken, self.free = callback, free
 
     def take(self, node, fence, has_valid_fence):
         self.taken()
@@ -217,11 +217,11 @@ def leave(inside, node):
     return step
 
 
-@pytest.mark.parametrize(("what", "begun"), [("get_boot_device", True), ("inject_nmi", False)])
-def test_the_call_goes_to_the_new_owner_when_the_old_one_has_stopped(inside, node, what, begun):
+@pytest.mark.parametrize(("method", "begun"), [("get_boot_device", True), ("inject_nmi", False)])
+def test_the_call_goes_to_the_new_owner_when_the_old_one_has_stopped(inside, node, method, begun):
     line = ScriptedCalls(leave(inside, node), {"answer": "yes"}, begun=begun)
     inside.runtime.calls = line
-    assert "yes" == rpc.call(inside.runtime, node.uuid, what)
+    assert "yes" == rpc.call(inside.runtime, node.uuid, method)
     assert ["c-1", "c-2"] == line.posted
 
 

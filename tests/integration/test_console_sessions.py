@@ -47,10 +47,10 @@ class ShellConsole(ProgramConsole):
             raise HardwareError("the BMC is on fire")
         script = target.driver_info.get("script", SHELL)
         environment = {**os.environ, "SAYS": target.driver_info.get("says", "hello")}
-        before = ("touch", target.driver_info["touch"]) if "touch" in target.driver_info else ()
+        setup = ("touch", target.driver_info["touch"]) if "touch" in target.driver_info else ()
         greeting, port = b"[connected]", target.driver_info.get("port")
         return Program(
-            ("sh", "-c", script), environment, before, greeting, ("s3cret",), port=port
+            ("sh", "-c", script), environment, setup, greeting, ("s3cret",), port=port
         )  # fmt: skip
 
 
@@ -74,7 +74,9 @@ class Channel:
             yield None
 
     def shown(self, node):
-        parts = (each.get("data", "") for name, each in tuple(self.documents) if name == node)
+        parts = (
+            document.get("data", "") for name, document in tuple(self.documents) if name == node
+        )
         return b"".join(map(base64.b64decode, parts)).decode()
 
 
@@ -179,13 +181,15 @@ def test_an_enabled_console_is_connected_typed_at_and_ended(desk, tmp_path):
 
 def test_a_program_that_ends_or_is_killed_is_started_again(desk):
     _, uuid = desk.open()
-    first = desk.pid(uuid)
+    first_pid = desk.pid(uuid)
     desk.type(uuid, "end")
-    until(lambda: desk.pid(uuid) != first, "another program")
-    second = desk.pid(uuid)
-    os.kill(second, 9)
-    until(lambda: desk.pid(uuid) != second, "another program")
-    reasons = [each["reason"] for _, each in desk.hub.channel.documents if each.get("reason")]
+    until(lambda: desk.pid(uuid) != first_pid, "another program")
+    second_pid = desk.pid(uuid)
+    os.kill(second_pid, 9)
+    until(lambda: desk.pid(uuid) != second_pid, "another program")
+    reasons = [
+        document["reason"] for _, document in desk.hub.channel.documents if document.get("reason")
+    ]
     assert {"sh has ended with status 3", "sh has ended with status -9"} <= set(reasons)
 
 
@@ -288,9 +292,9 @@ def test_ports_are_of_the_range_and_a_console_without_one_still_works(database, 
         desk.sees(other, "portless")
         with pytest.raises(Unavailable, match=f"the ports {port} to {port} are in use"):
             desk.hub.address(other)
-        _, given = desk.open(port=port)
-        until(lambda: desk.hub.facts(given)["no_port"], "the refusal")
-        assert f"port {port} is in use at 127.0.0.1" == desk.hub.facts(given)["no_port"]
+        _, fixed_uuid = desk.open(port=port)
+        until(lambda: desk.hub.facts(fixed_uuid)["no_port"], "the refusal")
+        assert f"port {port} is in use at 127.0.0.1" == desk.hub.facts(fixed_uuid)["no_port"]
 
 
 def test_a_port_refuses_hosts_of_other_networks(database, tmp_path):

@@ -56,11 +56,11 @@ def test_a_console_that_does_not_start_fails_no_deployment(harness, monkeypatch,
     node = harness.node("available", console_enabled=True)
     assert "active" == harness.do(node, "active")
     row = harness.inside.read(node)
-    told = "The console could not be started: no more ports"
-    assert (False, told) == (row.console_enabled, row.last_error)
+    message = "The console could not be started: no more ports"
+    assert (False, message) == (row.console_enabled, row.last_error)
     with harness.inside.runtime.reading() as session:
         entries = session.query(NodeHistory).filter_by(node_id=node, event_type="console")
-        assert [("ERROR", told)] == [(entry.severity, entry.event) for entry in entries]
+        assert [("ERROR", message)] == [(entry.severity, entry.event) for entry in entries]
 
 
 def request_console(harness, node):

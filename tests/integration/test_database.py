@@ -110,7 +110,7 @@ def test_concurrent_migrations_wait_for_each_other(empty_database):
 def test_one_of_many_requests_wins(inside, other):
     inside.conductor()
     node = inside.node()
-    asks = [partial(each.request, node, "manage") for each in [inside, other] * 8]
+    asks = [partial(view.request, node, "manage") for view in [inside, other] * 8]
     answers = together(*asks, allowed=(IllegalMove, NodeLocked))
     winners = [answer for answer in answers if isinstance(answer, str)]
     assert 1 == len(winners)
@@ -119,12 +119,12 @@ def test_one_of_many_requests_wins(inside, other):
 
 
 def test_one_of_many_messages_runs_each_step(inside, other):
-    first, second = inside.conductor("c-1"), other.conductor("c-2")
+    one, two = inside.conductor("c-1"), other.conductor("c-2")
     for _ in range(ROUNDS):
         name = inside.request(inside.node("manageable"), "provide")
         for _step in inside.steps(name):
             message = inside.message(name)
-            together(*(partial(attempts.run, each, message) for each in [first, second] * 3))
+            together(*(partial(attempts.run, conductor, message) for conductor in [one, two] * 3))
         assert [1, 1, 1] == [step.attempts for step in inside.steps(name)]
         assert "succeeded" == inside.operation(name).state
 
@@ -169,7 +169,7 @@ def test_one_of_many_concurrent_resumptions_succeeds(inside, other):
         inside.change(Operation, name, state="waiting", claimed=0)
         key = inside.operation(name).id
         wakes = [
-            partial(poller.resume_operation, each.runtime, key) for each in [inside, other] * 3
+            partial(poller.resume_operation, view.runtime, key) for view in [inside, other] * 3
         ]
         woken = together(*wakes)
         assert [False] * 5 + [True] == sorted(woken)
@@ -194,30 +194,30 @@ def test_a_heartbeat_during_the_record_of_a_wait_is_not_lost(inside, other):
 
 def test_heartbeats_are_recorded_together(inside, other):
     """None fails because of another, and none waits for a row that another transaction locks."""
-    held = inside.runtime.engine.dialect.name == "postgresql"  # SQLite has one lock for all
+    row_locks = inside.runtime.engine.dialect.name == "postgresql"  # SQLite has one lock for all
     nodes = [inside.node("clean wait") for _ in range(6)]
     for node in nodes:
         inside.agent(node, heartbeats=0)
     inside.change(Node, nodes[1], provision_state="active")
-    told = {"callback_url": "https://agent:9999", "agent_token": "t", "agent_version": "11"}
-    wrong, moved = told | {"agent_token": "x"}, told | {"callback_url": "https://b"}
-    each = [told, told, wrong, moved, told, told]
+    report = {"callback_url": "https://agent:9999", "agent_token": "t", "agent_version": "11"}
+    wrong, moved = report | {"agent_token": "x"}, report | {"callback_url": "https://b"}
+    reports = [report, report, wrong, moved, report, report]
     signs = [
         heartbeats.AgentHeartbeat(inside.read(node).uuid, sign)
-        for node, sign in zip(nodes, each, strict=True)
+        for node, sign in zip(nodes, reports, strict=True)
     ]
     # on SQLite a reader: a writer would hold its only lock
-    begun = transactions.write_connection if held else transactions.read_connection
+    begun = transactions.write_connection if row_locks else transactions.read_connection
     with begun(other.runtime.engine) as connection:
         row = select(AgentRecord.node_id).where(AgentRecord.node_id == nodes[4])
         connection.execute(row.with_for_update())
         heard = heartbeats.record_batch(inside.runtime, signs)
 
     first, fifth, last = (heartbeats.RecordedHeartbeat(nodes[at], False) for at in (0, 4, 5))
-    assert [first, None, None, None, None if held else fifth, last] == heard
+    assert [first, None, None, None, None if row_locks else fifth, last] == heard
     with inside.runtime.reading() as session:
         counts = [session.get_one(AgentRecord, node).heartbeats for node in nodes]
-    assert [1, 0, 0, 0, 0 if held else 1, 1] == counts
+    assert [1, 0, 0, 0, 0 if row_locks else 1, 1] == counts
 
 
 def test_two_operations_of_one_node_never_run_concurrently(inside):
@@ -251,14 +251,14 @@ def test_a_node_locked_by_one_connection_waits_for_the_other(inside, other):
 
 def test_a_prepared_statement_raises_the_usual_error(inside):
     node = inside.node()
-    first = Prepared(select(Node.uuid).where(Node.id == bindparam("node")))
+    statement = Prepared(select(Node.uuid).where(Node.id == bindparam("node")))
     with inside.runtime.read_connection() as connection:
-        assert (inside.read(node).uuid,) == first.first(connection, {"node": node})
-        assert first.first(connection, {"node": 0}) is None
-        with pytest.raises(DBAPIError) as told:
+        assert (inside.read(node).uuid,) == statement.first(connection, {"node": node})
+        assert statement.first(connection, {"node": 0}) is None
+        with pytest.raises(DBAPIError) as raised:
             Prepared(text("SELECT no_such_column FROM nodes")).first(connection, {})
-    assert isinstance(told.value.orig, inside.runtime.engine.dialect.loaded_dbapi.Error)
-    assert "no_such_column" in diagnosis.reason(told.value)
+    assert isinstance(raised.value.orig, inside.runtime.engine.dialect.loaded_dbapi.Error)
+    assert "no_such_column" in diagnosis.reason(raised.value)
 
 
 def test_a_prepared_statement_may_repeat_parameters_and_have_percent_signs(inside):
@@ -272,7 +272,7 @@ def test_a_prepared_statement_may_repeat_parameters_and_have_percent_signs(insid
 def test_a_prepared_statement_converts_the_values_of_its_columns(inside):
     moment, settings = datetime(2026, 1, 2, 3, 4, 5, 678901), {"address": "10.0.0.1"}
     node, nodes = inside.node(), Node.__table__.c
-    named = {"node": node, "moment": moment, "settings": settings, "off": True}
+    parameters = {"node": node, "moment": moment, "settings": settings, "off": True}
     change = (
         update(Node.__table__)
         .where(nodes.id == bindparam("node"))
@@ -284,15 +284,20 @@ def test_a_prepared_statement_converts_the_values_of_its_columns(inside):
             name=None,
         )
     )
-    shown = nodes.provision_updated_at, nodes.driver_info, nodes.disable_power_off, nodes.properties
+    columns = (
+        nodes.provision_updated_at,
+        nodes.driver_info,
+        nodes.disable_power_off,
+        nodes.properties,
+    )
     with inside.runtime.write_connection() as connection:
-        assert 1 == Prepared(change).count(connection, named)
-        told = Prepared(change.returning(*shown)).first(connection, named)
+        assert 1 == Prepared(change).count(connection, parameters)
+        returned_row = Prepared(change.returning(*columns)).first(connection, parameters)
     expected = (moment, settings, True, {"kept": 1})
-    assert expected == told
+    assert expected == returned_row
     with inside.runtime.read_connection() as connection:
-        read = Prepared(select(*shown).where(nodes.id == bindparam("node")))
-        assert [expected] == [tuple(each) for each in read.all(connection, {"node": node})]
+        read = Prepared(select(*columns).where(nodes.id == bindparam("node")))
+        assert [expected] == [tuple(row) for row in read.all(connection, {"node": node})]
         assert [] == read.all(connection, {"node": 0})
 
 
@@ -300,10 +305,10 @@ def test_a_detached_row_writes_only_the_changed_columns(inside):
     inside.conductor()
     node = inside.node("manageable", name="one")
     name = inside.request(node, "provide")
-    before = inside.read(node)
+    old_row = inside.read(node)
     with (
         inside.runtime.transaction() as session,
-        operations.detached(session, node, before.operation_id) as (row, operation),
+        operations.detached(session, node, old_row.operation_id) as (row, operation),
     ):
         assert (name, False) == (operation.uuid, operation.is_queued)
         row.last_error, row.extra, row.name = "broken", {"a": [1]}, "one"
@@ -312,9 +317,9 @@ def test_a_detached_row_writes_only_the_changed_columns(inside):
         transactions.connection_of(session).exec_driver_sql(
             "UPDATE nodes SET name = 'two', owner = 'me'"
         )
-    after = inside.read(node)
-    assert ("broken", {"a": [1]}) == (after.last_error, after.extra)
-    assert ("two", "me") == (after.name, after.owner)
+    new_row = inside.read(node)
+    assert ("broken", {"a": [1]}) == (new_row.last_error, new_row.extra)
+    assert ("two", "me") == (new_row.name, new_row.owner)
     assert inside.operation(name).wake_at is not None
     assert [{"found": 2}, None, None] == [step.result for step in inside.steps(name)]
 
@@ -347,10 +352,10 @@ def test_a_detached_row_that_waited_for_its_lock_has_the_values_of_the_last_comm
 def test_a_row_outside_of_the_session_is_inserted_with_the_defaults_of_its_model(inside):
     node = inside.node()
     with inside.runtime.transaction() as session:
-        kept = Operation(uuid="by-session", node_id=node, kind="power", created_at=clock.utcnow())
-        kept.state = OperationState.SUCCEEDED
-        session.add(kept)
-        values = {**vars(kept), "uuid": "detached", "sent_at": clock.now()}
+        row = Operation(uuid="by-session", node_id=node, kind="power", created_at=clock.utcnow())
+        row.state = OperationState.SUCCEEDED
+        session.add(row)
+        values = {**vars(row), "uuid": "detached", "sent_at": clock.now()}
         values.pop("_sa_instance_state")
         number = detached_rows.add(transactions.connection_of(session), Operation(**values))
     one, other = inside.operation("by-session"), inside.operation("detached")
@@ -391,7 +396,7 @@ def test_an_operation_is_recorded_with_one_change_of_its_node(inside, built):
     node = inside.node("manageable")
     built.clear()
     inside.request(node, "provide")
-    assert [["UPDATE", "nodes"]] == [each for each in built if each[0] != "SELECT"]
+    assert [["UPDATE", "nodes"]] == [statement for statement in built if statement[0] != "SELECT"]
 
 
 def test_the_agent_record_counts_every_heartbeat(inside, other):
@@ -413,8 +418,8 @@ def test_the_agent_record_counts_every_heartbeat(inside, other):
 def test_a_read_on_postgresql_opens_no_transaction_on_the_server(postgresql_server):
     engine = connections.connect(postgresql_server.database())
 
-    def status_after_a_statement(how):
-        with how(engine) as connection:
+    def status_after_a_statement(connect):
+        with connect(engine) as connection:
             assert 1 == connection.scalar(select(1))
             return connection.connection.dbapi_connection.info.transaction_status
 

@@ -13,7 +13,7 @@ CHANGES = ["CREATE TABLE more (it int)", "ALTER TABLE chassis ALTER uuid DROP NO
 def test_a_copy_is_emptied_and_renamed(postgresql_copies, postgresql_server):
     url = postgresql_copies.take()
     with postgresql_server.connect(name_of(url)) as session:
-        (first,) = session.execute(WRITTEN).fetchone()
+        (ident,) = session.execute(WRITTEN).fetchone()
         session.execute("DELETE FROM secrets")
         postgresql_copies.give_back(url)  # its session is open
         with pytest.raises(psycopg.OperationalError):
@@ -24,7 +24,7 @@ def test_a_copy_is_emptied_and_renamed(postgresql_copies, postgresql_server):
     with postgresql_server.connect(name_of(again)) as session:
         assert 0 == session.execute("SELECT count(*) FROM chassis").fetchone()[0]
         assert 1 == session.execute("SELECT count(*) FROM secrets").fetchone()[0]
-        assert first == session.execute(WRITTEN).fetchone()[0]
+        assert ident == session.execute(WRITTEN).fetchone()[0]
     postgresql_copies.give_back(again)
 
 
@@ -37,15 +37,15 @@ def test_a_copy_with_another_schema_or_with_statistics_is_dropped(
         session.execute(WRITTEN)
         session.execute(change)
     postgresql_copies.give_back(url)
-    after = postgresql_copies.take()
-    with postgresql_server.connect(name_of(after)) as session:
+    next_url = postgresql_copies.take()
+    with postgresql_server.connect(name_of(next_url)) as session:
         tables = [name for (name,) in session.execute("SELECT tablename FROM pg_tables")]
         assert "more" not in tables
         assert not session.execute("SELECT 1 FROM pg_stats WHERE tablename = 'chassis'").fetchone()
         null = "SELECT attnotnull FROM pg_attribute WHERE attname = 'uuid' AND attrelid = 'chassis'::regclass"
         assert session.execute(null).fetchone()[0]
         assert not session.execute("SELECT 1 FROM pg_indexes WHERE indexname = 'more'").fetchone()
-    postgresql_copies.give_back(after)
+    postgresql_copies.give_back(next_url)
 
 
 #: Changes of the catalog beside those of tables.

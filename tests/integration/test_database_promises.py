@@ -133,14 +133,14 @@ def served(inside):
     """A database with users, tokens and audit records, and the rights of the roles."""
     with inside.runtime.transaction() as session:
         data_keys.rotate(session.connection(), masters_of(KEY))
-    made = Inside(inside.url, INGOT_DATABASE_SECRETS_KEY=KEY)
-    directory = Directory(made.runtime.transaction)
+    view = Inside(inside.url, INGOT_DATABASE_SECRETS_KEY=KEY)
+    directory = Directory(view.runtime.transaction)
     directory.project("blue")
     directory.user("ann", ("reader", "blue"))
     directory.token("ann", "blue")
     directory.group("admins", "ann")
     directory.group("people")
-    with made.runtime.transaction() as session:
+    with view.runtime.transaction() as session:
         for action, days in (("young", 0), ("day", 2), ("ancient", 100)):
             when = after(-86400 * days)
             for outcome in ("success", "denied"):
@@ -150,8 +150,8 @@ def served(inside):
         ended = {"name": "ended", "user_id": 1, "created_at": after(-9), "expires_at": after(9000)}
         session.add(ApiToken(uuid="t-2", digest="e", revoked_at=after(-1), **ended))
     grant(inside.url, INGOT_OIDC_GROUP_MAP="external:people")
-    yield made
-    made.close()
+    yield view
+    view.close()
 
 
 def as_user(user, url):
@@ -161,7 +161,7 @@ def as_user(user, url):
 
 def test_no_promise_can_be_broken(served):
     with psycopg.connect(served.url, autocommit=True) as owner:
-        before = state(owner)
+        first_state = state(owner)
         wrong = []
         for user, promise, statement in CASES:
             with as_user(user, served.url) as session:
@@ -174,7 +174,7 @@ def test_no_promise_can_be_broken(served):
                 else:
                     wrong.append((user, promise, statement, "executed"))
         assert [] == wrong, "\n".join(map(str, wrong))
-        assert before == state(owner)
+        assert first_state == state(owner)
 
 
 def state(owner):
@@ -188,13 +188,13 @@ def test_the_page_promises_what_is_tried(database):
         (user.strip("`"), word) for user, cell in rows for word in re.split(r"; (?!write)", cell)
     }
     promised = {
-        (user, each)
+        (user, part)
         for user, cell in promised
-        for each in (cell.split("; ") if user == "ingot_beat" else [cell])
+        for part in (cell.split("; ") if user == "ingot_beat" else [cell])
     }
-    tried = {("all three", each) for each in ALL} | ELSEWHERE
-    tried |= {(user, promise) for user, promises in PROMISES.items() for promise in promises}
-    assert promised == tried
+    pairs = {("all three", promise) for promise in ALL} | ELSEWHERE
+    pairs |= {(user, promise) for user, promises in PROMISES.items() for promise in promises}
+    assert promised == pairs
 
 
 def test_a_session_that_a_writer_of_the_database_makes_is_not_accepted(served):

@@ -108,16 +108,18 @@ def test_a_conductor_runs_all_periodic_tasks(aged):
     try:
         notifications.start_due()
         aged.node()  # after the first notification's place
-        for each in PERIODIC:
-            each.run(control)
+        for task in PERIODIC:
+            task.run(control)
         notifications.close()
     finally:
         limited.close()
     with transactions.reading(aged.runtime.engine) as session:
-        left = {model: session.scalar(select(func.count()).select_from(model)) for model in PRUNED}
+        counts = {
+            model: session.scalar(select(func.count()).select_from(model)) for model in PRUNED
+        }
         assert Compliance.UNKNOWN in session.scalars(select(BaselineNode.state)).all()
         assert "RabbitMQ" in str(session.scalar(select(NotificationCursor.last_error)))
-        assert {model: rows for model, (_, rows) in PRUNED.items()} == left
+        assert {model: rows for model, (_, rows) in PRUNED.items()} == counts
         assert "calvin" not in str(session.scalar(select(cast(Node.driver_info, Text))))
 
 
@@ -134,7 +136,7 @@ def test_the_beat_finds_out_which_tasks_have_work(aged):
         )
     engine = connections.connect(url_of("beat", aged.url))
     try:
-        idle = {each.name for each in PERIODIC if not has_work(engine, each.name)}
+        idle = {task.name for task in PERIODIC if not has_work(engine, task.name)}
     finally:
         engine.dispose()
     assert "ingot.deliver_webhooks" not in idle

@@ -29,25 +29,25 @@ def remote(postgresql_server, migrated_postgresql, tmp_path, monkeypatch):
     remote.proxy: the proxy; remote.connects: the names of the threads that have connected.
     """
     url = postgresql_server.database(migrated_postgresql)
-    made, connects = [], []
+    engines, connects = [], []
     connect = postgresql.LimitedConnection.connect
 
-    def noted(*arguments, **named):
+    def noted(*arguments, **options):
         connects.append(threading.current_thread().name)
-        return connect(*arguments, **named)
+        return connect(*arguments, **options)
 
     monkeypatch.setattr(postgresql.LimitedConnection, "connect", noted)
     with Proxy(tmp_path, f"{postgresql_server.folder}/.s.PGSQL.5432") as proxy:
 
-        def make(**limits):
+        def make(**options):
             address = f"postgresql://postgres@127.0.0.1:{proxy.port}/{name_of(url)}"
-            made.append(connections.connect(address, **limits))
-            return made[-1]
+            engines.append(connections.connect(address, **options))
+            return engines[-1]
 
         make.proxy, make.connects = proxy, connects
         yield make
-        for each in made:
-            each.dispose()
+        for engine in engines:
+            engine.dispose()
     postgresql_server.drop(url)
 
 
@@ -103,23 +103,23 @@ def test_while_the_server_is_lost_a_thread_of_its_own_tries_it_and_no_caller(rem
     ("hosts", "seconds"), [("a", 6), ("a,b", 3), ("a,b,c", 2), ("a,b,c,d,e,f,g", 1)]
 )
 def test_the_hosts_of_a_url_share_the_time_to_connect(monkeypatch, hosts, seconds):
-    limits = []
+    timeouts = []
 
-    def refuse(*_, **named):
-        limits.append(named["connect_timeout"])
+    def refuse(*_, **options):
+        timeouts.append(options["connect_timeout"])
         raise psycopg.OperationalError("refused")
 
     monkeypatch.setattr(postgresql.LimitedConnection, "connect", refuse)
     engine = connections.connect(f"postgresql://u@{hosts}/d", connect_timeout=6)
     assert fails(engine)
-    assert seconds == limits[0]
+    assert seconds == timeouts[0]
 
 
 # floods
 
 
 def events(logged):
-    return [each["event"] for each in logged]
+    return [entry["event"] for entry in logged]
 
 
 @pytest.fixture(autouse=True)

@@ -259,32 +259,32 @@ def test_unknown_machines_may_be_led_to_an_inspection(inside, wire, serve):
 def test_a_server_that_ends_is_started_again_and_keeps_its_leases(inside, wire, serve):
     node_of(inside)
     dhcp = serve()
-    first = wire.ask(KNOWN, UEFI)["ip"]
-    before = pids(dhcp)
-    for pid in before.values():
+    address = wire.ask(KNOWN, UEFI)["ip"]
+    old_pids = pids(dhcp)
+    for pid in old_pids.values():
         os.kill(pid, signal.SIGKILL)
-    until(lambda: not {*before.values()} & {*pids(dhcp).values()} and is_serving(dhcp))
-    assert first == wire.ask(KNOWN, UEFI)["ip"]
+    until(lambda: not {*old_pids.values()} & {*pids(dhcp).values()} and is_serving(dhcp))
+    assert address == wire.ask(KNOWN, UEFI)["ip"]
 
 
 @on_sqlite
 def test_the_server_ends_with_its_conductor(inside, serve):
     dhcp = serve()
-    before = pids(dhcp)
+    old_pids = pids(dhcp)
     dhcp.stop()
-    assert [] == [pid for pid in before.values() if Path(f"/proc/{pid}").exists()]
+    assert [] == [pid for pid in old_pids.values() if Path(f"/proc/{pid}").exists()]
 
 
 @on_sqlite
 def test_of_two_conductors_on_a_host_one_serves_until_it_ends(inside, wire, serve, begin):
     node_of(inside)
-    first = serve()
+    first_server = serve()
     address = wire.ask(KNOWN, UEFI)["ip"]
-    second = begin()
+    second_server = begin()
     time.sleep(1)
-    assert () == second.programs
-    first.stop()
-    until(lambda: is_serving(second))
+    assert () == second_server.programs
+    first_server.stop()
+    until(lambda: is_serving(second_server))
     assert address == wire.ask(KNOWN, UEFI)["ip"]
 
 

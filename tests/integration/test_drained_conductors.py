@@ -66,12 +66,12 @@ def test_it_is_drained_before_its_first_step_after_a_restart(life):
     change(life, conductors.drain, None)
     life.conductor.draining.clear()
     again = Life(life.conductor, 0)
-    seen = []
+    states = []
     again.registered = SimpleNamespace(
-        set=lambda: seen.append(life.conductor.draining.is_set()), is_set=lambda: bool(seen)
+        set=lambda: states.append(life.conductor.draining.is_set()), is_set=lambda: bool(states)
     )
     again._register()
-    assert [True] == seen
+    assert [True] == states
 
 
 def test_a_stop_during_the_end_of_a_drain_leaves_it_draining(life):

@@ -112,9 +112,9 @@ def clean(harness, monkeypatch, outcome):
     return harness.inside.read(node), harness.last(node), harness.steps(node)[0]
 
 
-@pytest.mark.parametrize("what", [*RETURNED, *RAISED])
-def test_an_outcome_of_a_wrong_type_fails_its_step_at_once_as_a_defect(harness, monkeypatch, what):
-    node, operation, step = clean(harness, monkeypatch, {**RETURNED, **RAISED}[what])
+@pytest.mark.parametrize("kind", [*RETURNED, *RAISED])
+def test_an_outcome_of_a_wrong_type_fails_its_step_at_once_as_a_defect(harness, monkeypatch, kind):
+    node, operation, step = clean(harness, monkeypatch, {**RETURNED, **RAISED}[kind])
     assert ("clean failed", None) == (node.provision_state, node.reservation)
     assert ("failed", "defect", LABEL) == (
         operation.state, operation.error["code"], operation.error["step"],
@@ -145,9 +145,9 @@ def test_a_step_that_holds_a_node_in_a_state_without_hold_fails(harness, monkeyp
     monkeypatch.setattr(FakeDeploy, "adopt", lambda *_: Hold({"held": 1}))
     node = harness.node()
     assert "adopt failed" == harness.do(node, "adopt")
-    found, operation = harness.inside.read(node), harness.last(node)
+    row, operation = harness.inside.read(node), harness.last(node)
     reason = "deploy.adopt: a node cannot be held while it is adopting"
-    assert (reason, None) == (found.last_error, found.reservation)
+    assert (reason, None) == (row.last_error, row.reservation)
     assert ("failed", "not_supported") == (operation.state, operation.error["code"])
 
 

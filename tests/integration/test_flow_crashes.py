@@ -45,7 +45,7 @@ class Flow:
     """
     A verb requested of a node in a state, the state at its end, and the end of its operation.
 
-    first: verb requested before, up to its first wait.
+    first_request: verb requested before, up to its first wait.
     """
 
     verb: str
@@ -53,7 +53,7 @@ class Flow:
     ends: str
     agent: bool = True
     arguments: dict = field(default_factory=dict)
-    first: tuple = ()
+    first_request: tuple = ()
     operation: str = "succeeded"
 
 
@@ -74,9 +74,9 @@ FLOWS = {
                          arguments={"service_steps": [requested("management", "crawl")]}),
     "adopt": Flow("adopt", "manageable", "active", agent=False),
     "power": Flow("power", "active", "active", agent=False),
-    "abort": Flow("abort", "available", "deploy failed", first=("active", {}),
+    "abort": Flow("abort", "available", "deploy failed", first_request=("active", {}),
                   operation="aborted"),
-    "instead": Flow("deleted", "available", "available", agent=False, first=("active", {})),
+    "instead": Flow("deleted", "available", "available", agent=False, first_request=("active", {})),
 }  # fmt: skip
 
 
@@ -98,12 +98,12 @@ def harness(inside, monkeypatch):
 
 def begin(harness, flow, interruption, *, lossy=False):
     """Run a new node through a flow; return its id."""
-    more = {"deploy_interface": "direct", "rescue_interface": "agent"} if flow.agent else {}
+    interfaces = {"deploy_interface": "direct", "rescue_interface": "agent"} if flow.agent else {}
     state = {"power_state": "power on"} if flow.begins == "active" else {}
-    node = harness.node(flow.begins, instance_info=harness.image, **more, **state)
+    node = harness.node(flow.begins, instance_info=harness.image, **interfaces, **state)
     harness.begin(None)
-    if flow.first:
-        verb, arguments = flow.first
+    if flow.first_request:
+        verb, arguments = flow.first_request
         harness.ask(node, verb, **arguments)
         while harness.queue:
             harness._deliver()

@@ -89,8 +89,8 @@ def test_a_verb_without_an_operation_needs_no_conductor(world):
 
 
 def test_no_verb_checks_whether_the_node_is_retired_before_its_maintenance():
-    for event, how in verbs.DECLARATIONS.items():
-        known = [NODE.index(guard) for guard in how.guards if guard in NODE]
-        assert known == sorted(known), event
-        assert guards.served == how.before_work[0], event
+    for event, declaration in verbs.DECLARATIONS.items():
+        positions = [NODE.index(guard) for guard in declaration.guards if guard in NODE]
+        assert positions == sorted(positions), event
+        assert guards.served == declaration.before_work[0], event
     assert guards.boot_mode_allowed == verbs.DECLARATIONS[Event.DEPLOY].before_work[-1]

@@ -134,10 +134,10 @@ def test_a_hold_changes_and_ends_after_requests_that_have_locked_its_node(inside
 
 def seek(inside):
     with inside.runtime.transaction() as session:
-        made = allocations.create(session, {"resource_class": "large"}).uuid
-    scheduling.allocate(inside.runtime, made)
+        name = allocations.create(session, {"resource_class": "large"}).uuid
+    scheduling.allocate(inside.runtime, name)
     with inside.runtime.reading() as session:
-        return session.query(Allocation).filter_by(uuid=made).one()
+        return session.query(Allocation).filter_by(uuid=name).one()
 
 
 def free(inside):
@@ -146,13 +146,13 @@ def free(inside):
 
 @pytest.mark.parametrize("kind", ["scheduling", "hardware", "investigation"])
 def test_an_allocation_gets_no_held_node(inside, kind):
-    held = free(inside)
-    name = hold(inside, held, kind, expires_at=utcnow() + timedelta(hours=1))
+    held_node = free(inside)
+    name = hold(inside, held_node, kind, expires_at=utcnow() + timedelta(hours=1))
     assert "error" == seek(inside).state
     other = free(inside)
     assert other == seek(inside).node_id
     expire(inside, name)
-    assert held == seek(inside).node_id
+    assert held_node == seek(inside).node_id
 
 
 def test_an_allocation_does_not_wait_for_a_held_node_that_is_locked(inside):
@@ -166,9 +166,9 @@ def test_an_allocation_does_not_wait_for_a_held_node_that_is_locked(inside):
 
 def test_an_allocation_that_waits_for_a_new_hold_does_not_get_the_node(inside):
     node = free(inside)
-    found = []
+    results = []
     other = inside.another()
-    thread = threading.Thread(target=lambda: found.append(seek(other)))
+    thread = threading.Thread(target=lambda: results.append(seek(other)))
     with inside.runtime.transaction() as session:
         put(session, node, "scheduling")
         session.flush()
@@ -176,7 +176,7 @@ def test_an_allocation_that_waits_for_a_new_hold_does_not_get_the_node(inside):
         time.sleep(OPEN)
     thread.join()
     other.close()
-    assert ["error"] == [each.state for each in found]
+    assert ["error"] == [allocation.state for allocation in results]
     assert inside.read(node).instance_uuid is None
 
 
@@ -232,9 +232,9 @@ def test_a_conductor_sends_no_order_to_a_frozen_machine(inside, kind, status):
 
 def test_a_rollout_does_not_start_a_held_node_and_goes_on(inside):
     fleet = Fleet(inside)
-    made = [fleet.node() for _ in range(3)]
+    node_ids = [fleet.node() for _ in range(3)]
     rollout = fleet.create(max_unavailable="1", error_budget="1")
-    name = hold(inside, made[1])
+    name = hold(inside, node_ids[1])
     ended = fleet.advance(rollout, 8)
     assert ("completed", 2, 1) == (ended.state, ended.succeeded, ended.failed)
     member = fleet.members(rollout)[1]
@@ -263,7 +263,7 @@ def test_expired_holds_are_deleted_and_told(inside):
             .where(ChangeEvent.type == "node.hold")
             .order_by(ChangeEvent.id)
         ).all()
-    assert 2 == sum(each.startswith("Hold expired: hardware hold") for each in history)
+    assert 2 == sum(entry.startswith("Hold expired: hardware hold") for entry in history)
     assert 2 == [*map(tuple, events)].count(("hardware", None))
     assert 0 == holds.end_expired(inside.runtime)
 
@@ -323,7 +323,7 @@ def test_a_conductor_that_dies_while_it_deletes_holds_repeats_it(inside):
 
 
 def test_the_periodic_task_is_declared(inside):
-    (task,) = [each for each in PERIODIC if each.name == "ingot.end_expired_holds"]
+    (task,) = [task for task in PERIODIC if task.name == "ingot.end_expired_holds"]
     assert 5 == task.period(inside.settings)
 
 

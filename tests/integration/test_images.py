@@ -133,7 +133,7 @@ def drives(harness):
 def test_a_rebuild_writes_the_config_drive_of_its_own_request(begin, tmp_path):
     harness = begin()
     node = harness.with_agent("available", name="web", instance_info=harness.image)
-    seen = []
+    config_drives = []
     for verb, drive in (
         ("active", {"configdrive": {"user_data": "first"}}),
         ("rebuild", {"configdrive": {"user_data": "second", "meta_data": {"uuid": "i-2"}}}),
@@ -142,16 +142,16 @@ def test_a_rebuild_writes_the_config_drive_of_its_own_request(begin, tmp_path):
     ):
         harness.do(node, verb, **drive)
         harness.call(node)
-        seen.append(drives(harness)[-1])
+        config_drives.append(drives(harness)[-1])
         finish_deployment(harness, node)
-    assert seen.pop() is None
+    assert config_drives.pop() is None
     folders = [tmp_path / str(number) for number in range(3)]
     for folder in folders:
         folder.mkdir()
-    read = [cloud_init.read_drive(*pair) for pair in zip(seen, folders, strict=True)]
+    read = [cloud_init.read_drive(*pair) for pair in zip(config_drives, folders, strict=True)]
     uuid = harness.inside.read(node).uuid
     assert [(uuid, "first"), ("i-2", "second"), ("i-2", "second")] == [
-        (each["instance"], each["user_data"]) for each in read
+        (document["instance"], document["user_data"]) for document in read
     ]
 
 
@@ -162,8 +162,8 @@ def test_a_config_drive_that_cannot_be_read_is_refused_and_not_stored(begin, ver
     node = harness.with_agent(state, instance_info=harness.image)
     with pytest.raises(Invalid, match="instance_info/configdrive"):
         harness.ask(node, verb, configdrive=drive)
-    kept = harness.inside.read(node)
-    assert (state, harness.image) == (kept.provision_state, kept.instance_info)
+    row = harness.inside.read(node)
+    assert (state, harness.image) == (row.provision_state, row.instance_info)
 
 
 def test_a_machine_with_a_boot_volume_is_deployed_without_image_and_agent(begin):
@@ -203,12 +203,12 @@ def test_an_image_of_glance_is_written_as_it_was_checked(begin, tmp_path, change
         assert "wait call-back" == harness.do(node, "active")
         if change:
             images.add(change.encode(), uuid=uuid)
-        asked = len(images.asked)
+        count = len(images.asked)
         harness.call(node)
         (image,) = written(harness)
         assert hashlib.sha512(IMAGE).hexdigest() == image["os_hash_value"]
         assert [IMAGE] == served(tmp_path)
-        assert asked == len(images.asked)
+        assert count == len(images.asked)
         finish_deployment(harness, node)
     assert [] == served(tmp_path)
 

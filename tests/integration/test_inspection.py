@@ -90,12 +90,12 @@ def test_the_agents_report_is_recorded_and_the_machine_is_powered_off(harness):
     assert (None, None) == (row.inspection_started_at, row.reservation)
     assert row.inspection_finished_at is not None
     assert ["prepare_ramdisk", "power on", "power off", "clean_up_ramdisk"] == Acme.did
-    (found,) = rows(harness, NodeInventory, node)
-    assert INVENTORY == found.inventory
-    assert ["eth0"] == list(found.plugin_data["valid_interfaces"])
-    assert "logs" not in found.plugin_data
+    (record,) = rows(harness, NodeInventory, node)
+    assert INVENTORY == record.inventory
+    assert ["eth0"] == list(record.plugin_data["valid_interfaces"])
+    assert "logs" not in record.plugin_data
     assert [] == rows(harness, InspectionReport, node)
-    assert [(PXE, True)] == [(each.address, each.pxe_enabled) for each in rows(harness, Port, node)]
+    assert [(PXE, True)] == [(port.address, port.pxe_enabled) for port in rows(harness, Port, node)]
 
 
 def test_inspection_may_be_requested_again_after_a_failure(harness):
@@ -175,12 +175,12 @@ def test_rules_run_by_priority_and_their_changes_of_node_and_ports_are_recorded(
     row = harness.inside.read(node)
     assert ("manageable", "big") == (row.provision_state, row.resource_class)
     assert {"cpu_arch": "x86_64", "capabilities": "size:big"} == row.properties
-    assert ["CUSTOM_BIG"] == [each.trait for each in rows(harness, NodeTrait, node)]
-    assert ["net"] == [each.physical_network for each in rows(harness, Port, node)]
+    assert ["CUSTOM_BIG"] == [trait.trait for trait in rows(harness, NodeTrait, node)]
+    assert ["net"] == [port.physical_network for port in rows(harness, Port, node)]
 
 
 @pytest.mark.parametrize(
-    ("action", "said"),
+    ("action", "message"),
     [
         ({"op": "fail", "args": {"msg": "too few"}}, "too few"),
         ({"op": "add-trait", "args": {"name": "odd"}}, "'odd' is neither"),
@@ -194,14 +194,14 @@ def test_rules_run_by_priority_and_their_changes_of_node_and_ports_are_recorded(
     ],
 )
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_rule_that_fails_changes_nothing(harness, action, said):
+def test_a_rule_that_fails_changes_nothing(harness, action, message):
     harness.node(name="taken")
     rule(harness, {"op": "set-attribute", "args": ["extra/seen", True]}, action)
     node = inspected(harness, name="mine")
     post(harness)
     row = harness.inside.read(node)
     assert "inspect failed" == row.provision_state
-    assert said in row.last_error
+    assert message in row.last_error
     assert ("mine", {}, {}) == (row.name, row.extra, row.properties)
     assert [] == rows(harness, NodeInventory, node)
 

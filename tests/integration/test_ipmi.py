@@ -39,10 +39,10 @@ SECRET = "tr0ub4dor&3"
 @pytest.fixture(scope="session")
 def ipmitool() -> str:
     """Path of the program, from the system's packages if necessary."""
-    found = debian.provide(lambda: shutil.which("ipmitool"), "ipmitool")
-    if found is None:
+    path = debian.provide(lambda: shutil.which("ipmitool"), "ipmitool")
+    if path is None:
         not_run("ipmitool")
-    return found
+    return path
 
 
 @contextmanager
@@ -163,20 +163,22 @@ def test_ipmitool_reads_the_commanded_power_state(client, port, ipmitool):
 @pytest.mark.parametrize("client", ["pyghmi", "ipmitool"])
 def test_ipmitool_reads_the_boot_device(client, port, ipmitool):
     node, interface = target(port, client), management()
-    shown = {
+    texts = {
         "pxe": "Force PXE",
         "disk": "Force Boot from default Hard-Drive",
         "safe": "Force Boot from default Hard-Drive, request Safe-Mode",
         "cdrom": "Force Boot from CD/DVD",
         "bios": "Force Boot into BIOS Setup",
     }
-    assert set(shown) == set(interface.supported_boot_devices(node))
-    for number, (device, text) in enumerate(shown.items()):
+    assert set(texts) == set(interface.supported_boot_devices(node))
+    for number, (device, text) in enumerate(texts.items()):
         persistent = bool(number % 2)
         interface.set_boot_device(node, device, persistent)
-        seen = ipmitool_output(port, "chassis", "bootparam", "get", "5")
-        assert f"Boot Device Selector : {text}\n" in seen
-        assert f"Options apply to {'all future boots' if persistent else 'only next boot'}" in seen
+        output = ipmitool_output(port, "chassis", "bootparam", "get", "5")
+        assert f"Boot Device Selector : {text}\n" in output
+        assert (
+            f"Options apply to {'all future boots' if persistent else 'only next boot'}" in output
+        )
         expected = {"boot_device": device, "persistent": persistent}
         assert expected == interface.get_boot_device(node)
 
@@ -250,11 +252,11 @@ def test_a_command_to_a_dead_bmc_ends_at_its_deadline_while_others_answer(port, 
             for n in range(1, 6)
         ]
         answers = [interface.get_power_state(live) for _ in range(20)]
-        assert not any(each.done() for each in dead)
+        assert not any(future.done() for future in dead)
         assert {POWER_OFF} == set(answers)
-        for each in dead:
+        for future in dead:
             with pytest.raises(Unreachable):
-                each.result(timeout=PATIENCE)
+                future.result(timeout=PATIENCE)
         assert time.monotonic() - started < 4 * len(dead), "one has waited for the other"
 
 
@@ -354,15 +356,15 @@ def test_a_killed_conductor_leaves_no_session_process(port):
 def test_the_password_is_in_no_command_line_and_no_message(client, dead_port, request):
     if client == "ipmitool":
         request.getfixturevalue("ipmitool")
-    seen: set[str] = set()
-    done = threading.Event()
+    command_lines: set[str] = set()
+    stop = threading.Event()
 
     def look():
-        while not done.is_set():
+        while not stop.is_set():
             family = children(os.getpid())
-            for pid in [*family, *(child for each in family for child in children(each))]:
+            for pid in [*family, *(child for parent in family for child in children(parent))]:
                 try:
-                    seen.add(
+                    command_lines.add(
                         Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
                     )
                 except OSError:
@@ -374,11 +376,11 @@ def test_the_password_is_in_no_command_line_and_no_message(client, dead_port, re
         with pytest.raises(HardwareError) as raised:
             power().get_power_state(target(dead_port, client, timeout=1.0))
     finally:
-        done.set()
+        stop.set()
         watcher.join()
     expected = "ipmitool -v" if client == "ipmitool" else "ipmi/child.py"
-    assert [line for line in seen if expected in line]
-    assert not [line for line in seen if SECRET in line]
+    assert [line for line in command_lines if expected in line]
+    assert not [line for line in command_lines if SECRET in line]
     assert SECRET not in str(raised.value)
 
 
@@ -443,11 +445,11 @@ def openipmi(tmp_path):
 def test_sensors_of_a_bmc_of_another_project_are_read(openipmi, client, ipmitool):
     node = target(openipmi, client, timeout=30.0, ipmi_cipher_suite=3)
     until(lambda: _answers(node), "its start")
-    found = {sensor["name"]: sensor for sensor in management().sensors(node)}
+    sensors = {sensor["name"]: sensor for sensor in management().sensors(node)}
     assert {"CPU Temp": 45.0, "Fan 1": 6000.0} == {
-        name: each["reading"] for name, each in found.items()
+        name: sensor["reading"] for name, sensor in sensors.items()
     }
-    assert {"ok"} == {each["health"] for each in found.values()}
+    assert {"ok"} == {sensor["health"] for sensor in sensors.values()}
 
 
 def _answers(node):

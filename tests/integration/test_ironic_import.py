@@ -105,13 +105,13 @@ def test_settled_nodes_arrive_with_all_that_belongs_to_them(run, database, ironi
     finally:
         view.close()
     assert 1 == status
-    left = {
+    details = {
         item["provision_state"]: item["detail"]
         for item in items.values()
         if item["outcome"] == "skipped"
     }
-    assert {"clean wait", "wait call-back"} == set(left)
-    assert "abort it" in left["clean wait"]
+    assert {"clean wait", "wait call-back"} == set(details)
+    assert "abort it" in details["clean wait"]
 
 
 def test_each_import_is_recorded(run, database):
@@ -125,16 +125,16 @@ def test_each_import_is_recorded(run, database):
 
 def test_a_second_run_changes_nothing(run, database):
     run("--apply")
-    before = content(database)
+    first_content = content(database)
     _, items, _ = run("--apply")
-    assert before == content(database)
+    assert first_content == content(database)
     assert {"there already", "skipped"} == {item["outcome"] for item in items.values()}
 
 
 def test_a_report_changes_nothing(run, database):
-    before = content(database)
+    first_content = content(database)
     _, items, _ = run()
-    assert before == content(database)
+    assert first_content == content(database)
     assert {"would be imported", "skipped"} == {item["outcome"] for item in items.values()}
 
 
@@ -201,10 +201,10 @@ def test_a_node_with_other_content_is_left_as_it_is(run, database):
     with view.runtime.transaction() as session:
         session.query(Node).filter_by(uuid=ACTIVE).one().description = "ours"
         session.query(Portgroup).filter_by(name="bond-103").one().mode = "balance-rr"
-    before = content(database)
+    first_content = content(database)
     _, items, _ = run("--apply")
     view.close()
-    assert before == content(database)
+    assert first_content == content(database)
     assert ("there, with other content", "description, portgroup") == (
         items[ACTIVE]["outcome"], items[ACTIVE]["detail"],
     )  # fmt: skip
@@ -324,14 +324,17 @@ def test_another_database_is_refused(run, database):
 def test_hardware_types_are_mapped(row, types, driver, notes):
     from drivers.builtin import HARDWARE_TYPES
 
-    known = {
-        each.name: {kind: [cls.name for cls in found] for kind, found in each.interfaces.items()}
-        for each in HARDWARE_TYPES
-        if each.name == types
+    hardware_types = {
+        hardware_type.name: {
+            kind: [cls.name for cls in classes]
+            for kind, classes in hardware_type.interfaces.items()
+        }
+        for hardware_type in HARDWARE_TYPES
+        if hardware_type.name == types
     }
-    interfaces = {f"{kind}_interface": names[0] for kind, names in known[types].items()}
+    interfaces = {f"{kind}_interface": names[0] for kind, names in hardware_types[types].items()}
     info = {"drac_address": "192.0.2.7"} if types == "idrac" else {}
-    mapped = driver_mapping.mapped({**interfaces, **row}, info, known, {})
+    mapped = driver_mapping.mapped({**interfaces, **row}, info, hardware_types, {})
     assert (driver, notes) == (mapped.driver, [*mapped.notes])
 
 

@@ -34,18 +34,18 @@ class Pace(threading.Event):
 @pytest.fixture
 def process(redis_url):
     """Factory of the leases of another process; `renewing`: with its renewal thread."""
-    made = []
+    all_leases = []
 
     def make(*, renewing=False, ttl=TTL):
         reach = breakers(redis_url).of_writes()
         leases = Leases(client(redis_url, 5), str(uuid.uuid4()), ttl, "test", reach, _stop=Pace())
         if renewing:
             leases.start()
-        made.append(leases)
+        all_leases.append(leases)
         return leases
 
     yield make
-    for leases in made:
+    for leases in all_leases:
         leases.stop()
         leases.client.close()
 
@@ -62,8 +62,8 @@ def until_rounds(leases):
 
 def until_renewed(lease):
     """Wait until the lease is valid for longer than it is now."""
-    before = lease.valid_until
-    until(lambda: lease.valid_until > before, "a renewal")
+    expiry = lease.valid_until
+    until(lambda: lease.valid_until > expiry, "a renewal")
 
 
 def until_over(lease):
@@ -72,12 +72,12 @@ def until_over(lease):
 
 
 def test_one_process_holds_the_lease_and_the_next_takes_it_after_the_release(process):
-    first, second = process(), process()
-    lease = take(first)
+    holder, rival = process(), process()
+    lease = take(holder)
     lease.check()
-    assert take(second) is None
-    first.give_back(lease)
-    take(second).check()
+    assert take(rival) is None
+    holder.give_back(lease)
+    take(rival).check()
 
 
 def test_a_process_does_not_hold_a_lease_twice(process):
@@ -88,43 +88,43 @@ def test_a_process_does_not_hold_a_lease_twice(process):
 
 
 def test_a_lease_is_renewed_while_its_holder_is_alive(process, redis_client):
-    first, second = process(renewing=True), process()
-    until_rounds(first)  # renewals go on after a round without leases
-    lease = take(first, ours=False)
+    holder, rival = process(renewing=True), process()
+    until_rounds(holder)  # renewals go on after a round without leases
+    lease = take(holder, ours=False)
     until_renewed(lease)
     until_renewed(lease)
     lease.check()  # valid, so the row is not read
-    assert take(second) is None
-    assert max(first._stop.asked) < TTL / 2
-    first.give_back(lease)
-    until_rounds(first)
+    assert take(rival) is None
+    assert max(holder._stop.asked) < TTL / 2
+    holder.give_back(lease)
+    until_rounds(holder)
     assert not redis_client.keys()
 
 
 def test_renewals_continue_after_an_error_of_redis(process, monkeypatch):
-    first, second = process(renewing=True), process()
-    pipeline, errors = first.client.pipeline, [redis.ConnectionError("closed")]
+    holder, rival = process(renewing=True), process()
+    pipeline, errors = holder.client.pipeline, [redis.ConnectionError("closed")]
 
     def failing(**options):
         if errors:
             raise errors.pop()
         return pipeline(**options)
 
-    monkeypatch.setattr(first.client, "pipeline", failing)
+    monkeypatch.setattr(holder.client, "pipeline", failing)
     monkeypatch.setattr(circuit_breaker, "PAUSE", 0.0)
-    lease = take(first)
+    lease = take(holder)
     until(lambda: not errors, "the error")
     until_renewed(lease)
-    assert take(second) is None
+    assert take(rival) is None
 
 
 def test_a_repeated_message_does_not_revoke_the_lease_of_its_step(process):
-    first, second = process(renewing=True), process()
-    lease = take(first, fence=2, ours=False)
-    assert take(first, fence=2) is None
-    assert take(first, fence=1) is None
+    holder, rival = process(renewing=True), process()
+    lease = take(holder, fence=2, ours=False)
+    assert take(holder, fence=2) is None
+    assert take(holder, fence=1) is None
     until_renewed(lease)
-    assert take(second) is None
+    assert take(rival) is None
     lease.check()  # valid, so the row is not read
 
 
@@ -139,20 +139,20 @@ def test_a_late_answer_of_redis_does_not_prolong_a_lease(process, monkeypatch):
         return answer
 
     monkeypatch.setattr(only.client, "eval", late)
-    asked = time.monotonic()
+    moment = time.monotonic()
     assert only.regain(lease)
-    assert asked + TTL <= lease.valid_until <= requested[0] + TTL
+    assert moment + TTL <= lease.valid_until <= requested[0] + TTL
 
 
 def test_the_lease_of_a_call_that_never_returns_expires_after_its_deadline(process):
-    first, second = process(renewing=True, ttl=SHORT), process()
-    first.give_back(take(first))  # renewals do not confuse an earlier lease of the step with it
-    hung = take(first)
+    holder, rival = process(renewing=True, ttl=SHORT), process()
+    holder.give_back(take(holder))  # renewals do not confuse an earlier lease of the step with it
+    hung = take(holder)
     hung.keep(60)
     until_renewed(hung)
-    assert take(second) is None
+    assert take(rival) is None
     hung.keep(0)
-    until(lambda: take(second), "the end of the lease")
+    until(lambda: take(rival), "the end of the lease")
     with pytest.raises(LeaseLost):
         hung.check()
 
@@ -170,20 +170,20 @@ def test_a_call_that_lost_its_operation_sends_no_more_commands_and_releases_the_
 
 
 def test_the_lease_of_a_dead_process_expires(process):
-    first, second = process(ttl=SHORT), process()
-    take(first)
-    lease = until(lambda: take(second), "the end of the lease")
+    holder, rival = process(ttl=SHORT), process()
+    take(holder)
+    lease = until(lambda: take(rival), "the end of the lease")
     lease.check()
 
 
 def test_a_suspended_holder_sends_no_more_commands_when_another_holds_the_lease(process):
-    first, second = process(ttl=SHORT), process()
-    late = take(first)
-    until(lambda: take(second), "the end of the lease")
+    holder, rival = process(ttl=SHORT), process()
+    late = take(holder)
+    until(lambda: take(rival), "the end of the lease")
     with pytest.raises(LeaseLost, match=r"^another conductor has taken over this node$"):
         late.check()
-    first.give_back(late)
-    assert take(first) is None, "it took the other's lease"
+    holder.give_back(late)
+    assert take(holder) is None, "it took the other's lease"
 
 
 def test_a_suspended_holder_sends_no_more_commands_when_its_operation_was_taken_over(process):
@@ -195,22 +195,22 @@ def test_a_suspended_holder_sends_no_more_commands_when_its_operation_was_taken_
 
 
 def test_a_key_that_redis_has_lost_is_set_again_by_its_holder(process, redis_client):
-    first, second = process(ttl=SHORT), process()
-    lease = take(first)
+    holder, rival = process(ttl=SHORT), process()
+    lease = take(holder)
     redis_client.flushall()
     until_over(lease)
     lease.check()
-    assert take(second) is None
+    assert take(rival) is None
 
 
 def test_a_key_set_by_another_process_meanwhile_is_kept(process, redis_client):
-    first, second = process(renewing=True, ttl=SHORT), process(renewing=True)
-    lost = take(first)
+    holder, rival = process(renewing=True, ttl=SHORT), process(renewing=True)
+    lost = take(holder)
     redis_client.flushall()
-    kept = take(second)
+    kept_lease = take(rival)
     until_over(lost)
-    until_renewed(kept)
-    kept.check()
+    until_renewed(kept_lease)
+    kept_lease.check()
     with pytest.raises(LeaseLost):
         lost.check()
 

@@ -32,10 +32,10 @@ from workers.supervisor.location import StartError
 def run(database):
     """Run a command on the database; return its decoded JSON."""
 
-    def command(*words, given=""):
+    def command(*words, stdin=""):
         words = (*words, "--database", database, "-o", "json")
         result = CliRunner(env={"INGOT_CONFIG": ""}).invoke(
-            cli.app, words, input=given, catch_exceptions=False
+            cli.app, words, input=stdin, catch_exceptions=False
         )
         assert 0 == result.exit_code, result.output
         return json.loads(result.stdout)
@@ -45,13 +45,13 @@ def run(database):
 
 @pytest.fixture
 def engine(database):
-    made = connections.connect(database)
-    yield made
-    made.dispose()
+    database_engine = connections.connect(database)
+    yield database_engine
+    database_engine.dispose()
 
 
 @pytest.mark.parametrize(
-    ("role", "verb", "where", "warns"),
+    ("role", "verb", "scope", "warns"),
     [
         ("service", "grant", ["--project", "blue"], True),
         ("service", "grant", ["--system"], False),
@@ -59,19 +59,19 @@ def engine(database):
         ("member", "grant", ["--project", "blue"], False),
     ],
 )
-def test_a_role_of_services_in_a_project_warns(run, database, role, verb, where, warns):
+def test_a_role_of_services_in_a_project_warns(run, database, role, verb, scope, warns):
     run("user", "create", "nova", "--no-password")
     run("project", "create", "blue")
     if verb == "revoke":
-        run("role", "grant", role, "--user", "nova", *where)
-    words = ["role", verb, role, "--user", "nova", *where, "--database", database]
+        run("role", "grant", role, "--user", "nova", *scope)
+    words = ["role", verb, role, "--user", "nova", *scope, "--database", database]
     result = CliRunner(env={"INGOT_CONFIG": ""}).invoke(cli.app, words, catch_exceptions=False)
     assert 0 == result.exit_code, result.output
     assert warns == ("nodes and runbooks of all projects" in result.stderr)
 
 
 def test_users_groups_projects_roles_and_tokens_are_managed_by_commands(run, engine):
-    ann = run("user", "create", "ann", given=f"{PASSWORD}\n")
+    ann = run("user", "create", "ann", stdin=f"{PASSWORD}\n")
     run("user", "create", "nova", "--no-password")
     blue = run("project", "create", "blue", "--id", "keystones-blue")
     run("project", "create", "red")
@@ -82,12 +82,12 @@ def test_users_groups_projects_roles_and_tokens_are_managed_by_commands(run, eng
     for _ in range(2):
         run("role", "grant", "member", "--user", "ann", "--project", "blue")
 
-    shown = run("user", "show", "ann")
-    assert (ann["uuid"], True, True) == (shown["uuid"], shown["enabled"], shown["has_password"])
-    assert ["operators"] == shown["groups"]
-    assert ["member in blue", "reader in system, by group operators"] == sorted(shown["roles"])
+    user = run("user", "show", "ann")
+    assert (ann["uuid"], True, True) == (user["uuid"], user["enabled"], user["has_password"])
+    assert ["operators"] == user["groups"]
+    assert ["member in blue", "reader in system, by group operators"] == sorted(user["roles"])
     assert [("ann", True), ("nova", False)] == [
-        (each["name"], each["has_password"]) for each in run("user", "list")
+        (entry["name"], entry["has_password"]) for entry in run("user", "list")
     ]
     assert {"name": "operators", "users": ["ann"]} == run("group", "show", "operators")
     assert [{"name": "operators"}] == run("group", "list")
@@ -102,13 +102,17 @@ def test_users_groups_projects_roles_and_tokens_are_managed_by_commands(run, eng
     assert listed["expires_at"] > listed["created_at"]
     assert token["token"] not in json.dumps(listed)
     with transactions.read_connection(engine) as connection:
-        found = authentication.token_of(connection, token["token"])
-        who = authentication.with_token(connection, found, "req-1")
+        token_row = authentication.token_of(connection, token["token"])
+        caller = authentication.with_token(connection, token_row, "req-1")
         everything = "".join(
             str(connection.execute(text(f"SELECT * FROM {table}")).all())
             for table in ("users", "api_tokens")
         )
-    assert ("keystones-blue", ("reader",), None) == (who.project_id, who.roles, who.system_scope)
+    assert ("keystones-blue", ("reader",), None) == (
+        caller.project_id,
+        caller.roles,
+        caller.system_scope,
+    )
     assert PASSWORD not in everything
     assert token["token"] not in everything
     assert "$argon2id$" in everything
@@ -117,14 +121,14 @@ def test_users_groups_projects_roles_and_tokens_are_managed_by_commands(run, eng
     assert run("token", "list")[0]["revoked_at"]
     run("role", "revoke", "member", "--user", "ann", "--project", "blue")
     run("group", "remove-user", "operators", "ann")
-    run("user", "set-password", "ann", given="another password\n")
+    run("user", "set-password", "ann", stdin="another password\n")
     run("user", "disable", "ann")
-    shown = run("user", "show", "ann")
-    assert (False, [], []) == (shown["enabled"], shown["groups"], shown["roles"])
+    user = run("user", "show", "ann")
+    assert (False, [], []) == (user["enabled"], user["groups"], user["roles"])
     with transactions.reading(engine) as session:
         stored = session.scalar(select(User.password_hash).where(User.name == "ann"))
     assert [True, False] == [
-        passwords.matches(stored, each) for each in ("another password", PASSWORD)
+        passwords.matches(stored, password) for password in ("another password", PASSWORD)
     ]
     for words in (("user", "delete", "ann"), ("group", "delete", "operators"),
                   ("project", "delete", "blue")):  # fmt: skip
@@ -141,10 +145,10 @@ OVER = {
 
 
 def test_disabling_a_user_shows_all_work_and_what_becomes_of_it(run, engine, database):
-    uuid = run("user", "create", "ann", given=f"{PASSWORD}\n")["uuid"]
+    uuid = run("user", "create", "ann", stdin=f"{PASSWORD}\n")["uuid"]
     run("user", "create", "bob", "--no-password")
     run("role", "grant", "admin", "--user", "ann", "--system")
-    made = run("token", "create", "ann", "--system", "--name", "ci")["uuid"]
+    token_uuid = run("token", "create", "ann", "--system", "--name", "ci")["uuid"]
     run("token", "revoke", run("token", "create", "ann", "--system")["uuid"])
     run("token", "create", "bob", "--system")
     ann, other = Caller(user_id=uuid, user_name="ann"), Caller(user_id="u-9")
@@ -174,30 +178,30 @@ def test_disabling_a_user_shows_all_work_and_what_becomes_of_it(run, engine, dat
                 ))  # fmt: skip
 
     work = run("user", "disable", "ann")["work"]
-    assert [*OVER] == [*delegated_work.EFFECTS] == [each["kind"] for each in work]
-    assert made in {each["uuid"] for each in work}
-    for each in work:
-        assert OVER[each["kind"]] != each["then"].startswith("goes on"), each
+    assert [*OVER] == [*delegated_work.EFFECTS] == [item["kind"] for item in work]
+    assert token_uuid in {item["uuid"] for item in work}
+    for item in work:
+        assert OVER[item["kind"]] != item["then"].startswith("goes on"), item
     run("user", "enable", "ann")
     with transactions.read_connection(engine) as connection:
         assert authentication.token_of(connection, text) is None, "a session does not come back"
     assert ["token", "rollout", "operation", "webhook", "hold"] == [
-        each["kind"] for each in run("user", "disable", "ann")["work"]
+        item["kind"] for item in run("user", "disable", "ann")["work"]
     ]
     words = ("user", "disable", "ann", "--database", database)
-    shown = CliRunner(env={"INGOT_CONFIG": ""}).invoke(cli.app, words).output
-    assert "user ann is disabled" in shown
-    assert f"token {made}" in shown
+    output = CliRunner(env={"INGOT_CONFIG": ""}).invoke(cli.app, words).output
+    assert "user ann is disabled" in output
+    assert f"token {token_uuid}" in output
 
 
 @pytest.mark.parametrize(("options", "valid"), [((), False), (("--keep-sessions",), True)])
 def test_a_new_password_ends_the_sessions_unless_they_are_kept(run, engine, options, valid):
-    run("user", "create", "ann", given=f"{PASSWORD}\n")
+    run("user", "create", "ann", stdin=f"{PASSWORD}\n")
     token = run_token(run)
     with transactions.transaction(engine) as session:
         user = session.scalar(select(User.id).where(User.name == "ann"))
         _, text = tokens.issue(session, user, None, name=tokens.SESSION, seconds=60)
-    changed = run("user", "set-password", "ann", *options, given="another password\n")
+    changed = run("user", "set-password", "ann", *options, stdin="another password\n")
     assert {"name": "ann", "ended_sessions": 0 if valid else 1} == changed
     with transactions.read_connection(engine) as connection:
         assert valid == (authentication.token_of(connection, text) is not None)
@@ -215,8 +219,8 @@ ACTS = {
 @pytest.mark.parametrize("act", ACTS)
 def test_accepted_work_goes_on_and_logins_end_as_the_table_says(run, engine, act):
     """The columns of the table in docs/security.md; rollouts have tests of their own."""
-    words, given, keeps_session, keeps_token = ACTS[act]
-    uuid = run("user", "create", "ann", given=f"{PASSWORD}\n")["uuid"]
+    words, stdin, keeps_session, keeps_token = ACTS[act]
+    uuid = run("user", "create", "ann", stdin=f"{PASSWORD}\n")["uuid"]
     run("role", "grant", "admin", "--user", "ann", "--system")
     token = run_token(run)
     with transactions.transaction(engine) as session:
@@ -233,9 +237,9 @@ def test_accepted_work_goes_on_and_logins_end_as_the_table_says(run, engine, act
                         requested_by=uuid, created_at=now())
               for kind, state in (("clean", "queued"), ("power", "waiting"))),
         ])  # fmt: skip
-    before = rows_of_work(engine)
-    run(*words, given=given)
-    assert before == rows_of_work(engine)
+    rows = rows_of_work(engine)
+    run(*words, stdin=stdin)
+    assert rows == rows_of_work(engine)
     with transactions.read_connection(engine) as connection:
         assert keeps_session is (authentication.token_of(connection, login) is not None)
         assert keeps_token is (authentication.token_of(connection, token) is not None)
@@ -287,16 +291,16 @@ REFUSED = [
 def test_a_person_of_the_openid_provider_is_created_by_subject(run, engine, monkeypatch):
     monkeypatch.setenv("INGOT_OIDC_ISSUER", "https://id.example")
     monkeypatch.setenv("INGOT_OIDC_CLIENT_ID", "ingot")
-    made = run("user", "create", "jane", "--subject", "1")
-    assert oidc_users.uuid_of("https://id.example", "1") == made["uuid"]
-    assert oidc_users.uuid_of("https://id.example/", "1") != made["uuid"]
+    user = run("user", "create", "jane", "--subject", "1")
+    assert oidc_users.uuid_of("https://id.example", "1") == user["uuid"]
+    assert oidc_users.uuid_of("https://id.example/", "1") != user["uuid"]
     assert run("user", "show", "jane")["has_password"] is False
 
 
 def test_a_refused_command_names_the_value_and_changes_nothing(run, database):
     run("user", "create", "ann", "--no-password")
     run("group", "create", "crew")
-    before = [run(kind, "list") for kind in ("user", "group", "project", "role", "token")]
+    lists = [run(kind, "list") for kind in ("user", "group", "project", "role", "token")]
     for words, message in REFUSED:
         with pytest.raises(StartError) as error:
             CliRunner(env={"INGOT_CONFIG": ""}).invoke(
@@ -304,7 +308,7 @@ def test_a_refused_command_names_the_value_and_changes_nothing(run, database):
             )
         assert message in str(error.value), words
         assert "\n" not in str(error.value)
-    assert before == [run(kind, "list") for kind in ("user", "group", "project", "role", "token")]
+    assert lists == [run(kind, "list") for kind in ("user", "group", "project", "role", "token")]
 
 
 def test_a_missing_database_or_schema_is_named(tmp_path, empty_database):
@@ -347,18 +351,18 @@ def test_the_first_admin_gets_a_random_password_once(
     assert [] == list(environment_checks.administrators(installation))
     with transactions.read_connection(engine) as connection:
         account = authentication.account_of(connection, "admin")
-        who = authentication.of_account(connection, account, None, "req-1")
+        caller = authentication.of_account(connection, account, None, "req-1")
     assert passwords.matches(account.password_hash, password)
-    assert ("all", "admin" in who.roles) == (who.system_scope, True)
+    assert ("all", "admin" in caller.roles) == (caller.system_scope, True)
 
     path.unlink()
     with transactions.transaction(engine) as session:
         session.query(User).delete()
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     bootstrap.ensure(settings)
-    shown, logged = capsys.readouterr()
-    assert shown.startswith("user admin, password ")
-    assert shown.split()[-1] not in logged
+    output, logged = capsys.readouterr()
+    assert output.startswith("user admin, password ")
+    assert output.split()[-1] not in logged
     assert not path.exists()
 
 
@@ -376,16 +380,16 @@ def test_other_users_prevent_a_first_admin(database, engine, tmp_path):
 
 def test_of_several_services_at_once_one_creates_the_admin(database, engine, tmp_path):
     folders = [tmp_path / str(number) for number in range(3)]
-    for each in folders:
-        each.mkdir()
-    services = [programs.start(f"{__name__}:ensure", database, str(each)) for each in folders]
+    for folder in folders:
+        folder.mkdir()
+    services = [programs.start(f"{__name__}:ensure", database, str(folder)) for folder in folders]
     assert [0] * 3 == [service.wait(programs.PATIENCE) for service in services]
 
-    (written,) = [path for folder in folders for path in folder.iterdir()]
+    (path,) = [path for folder in folders for path in folder.iterdir()]
     with transactions.reading(engine) as session:
         (stored,) = session.scalars(select(User.password_hash))
         assert 1 == len(session.scalars(select(RoleAssignment.id)).all())
-    assert passwords.matches(stored, written.read_text().strip())
+    assert passwords.matches(stored, path.read_text().strip())
 
 
 def test_a_failed_creation_of_the_admin_stops_the_start(tmp_path):
@@ -409,7 +413,7 @@ def test_a_service_that_other_hosts_reach_has_users_unless_configured(environ, s
 
 
 def test_commands_that_change_accounts_are_audited(run, engine):
-    run("user", "create", "ann", given=f"{PASSWORD}\n")
+    run("user", "create", "ann", stdin=f"{PASSWORD}\n")
     run("role", "grant", "reader", "--user", "ann", "--system")
     run("user", "list")
     token = run("token", "create", "ann", "--system", "--name", "ci")

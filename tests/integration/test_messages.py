@@ -29,12 +29,12 @@ def test_messages_of_a_channel_are_sent_by_one_client_that_a_new_pool_replaces(r
         channel = connection.default_channel
 
         def client():
-            with channel.conn_or_acquire() as found:
-                assert found.ping()
-                return found
+            with channel.conn_or_acquire() as sender:
+                assert sender.ping()
+                return sender
 
-        first = client()
-        assert first is client()
+        first_client = client()
+        assert first_client is client()
         channel._disconnect_pools()  # as Kombu does after a lost connection
-        assert first is not client()
+        assert first_client is not client()
         assert client() is client()

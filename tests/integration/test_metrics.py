@@ -43,12 +43,12 @@ def test_operations_steps_and_claims_are_measured(inside, conductor, samples):
     node = inside.node("manageable")
     inside.request(node, "provide")
     run(inside, conductor)
-    found = samples()
-    assert 1 == found['ingot_operation_seconds_count{kind="provide",outcome="succeeded"}']
-    done = {name for name in found if 'outcome="done"' in name and "_count{" in name}
-    assert 'ingot_step_seconds_count{outcome="done",step="deploy.prepare_cleaning"}' in done
-    assert found["ingot_claims_total"] == sum(found[name] for name in done)
-    assert not [name for name in found if "failures" in name or "refusals" in name]
+    values = samples()
+    assert 1 == values['ingot_operation_seconds_count{kind="provide",outcome="succeeded"}']
+    names = {name for name in values if 'outcome="done"' in name and "_count{" in name}
+    assert 'ingot_step_seconds_count{outcome="done",step="deploy.prepare_cleaning"}' in names
+    assert values["ingot_claims_total"] == sum(values[name] for name in names)
+    assert not [name for name in values if "failures" in name or "refusals" in name]
 
 
 class OfADriver(HardwareError):
@@ -68,10 +68,10 @@ def test_a_failed_operation_is_counted_by_its_code(
     monkeypatch.setattr(FakePower, "get_power_state", fail)
     inside.request(inside.node("enroll"), "manage")
     run(inside, conductor)
-    found = samples()
-    assert 1 == found['ingot_operation_seconds_count{kind="manage",outcome="failed"}']
-    assert 1 == found[f'ingot_operation_failures_total{{code="{code}",kind="manage"}}']
-    assert 1 == found['ingot_step_seconds_count{outcome="failed",step="power.read"}']
+    values = samples()
+    assert 1 == values['ingot_operation_seconds_count{kind="manage",outcome="failed"}']
+    assert 1 == values[f'ingot_operation_failures_total{{code="{code}",kind="manage"}}']
+    assert 1 == values['ingot_step_seconds_count{outcome="failed",step="power.read"}']
 
 
 @SQLITE
@@ -82,8 +82,8 @@ def test_a_step_that_no_driver_has_is_counted_as_other(inside, conductor, sample
         for step in inside.steps(message.operation):
             session.merge(step).name = f"of_the_agent_{step.position}"
     attempts.run(conductor, message)
-    named = [name for name in samples() if name.startswith("ingot_step_seconds_count")]
-    assert ['ingot_step_seconds_count{outcome="failed",step="other"}'] == named
+    names = [name for name in samples() if name.startswith("ingot_step_seconds_count")]
+    assert ['ingot_step_seconds_count{outcome="failed",step="other"}'] == names
 
 
 @SQLITE
@@ -124,10 +124,10 @@ def test_power_syncs_are_measured_with_their_results(inside, conductor, samples,
     inside.node("available", power_state="power on")
     inside.node("available", power_state="power off")
     power_sync.sync(inside.runtime, "c-1")
-    found = samples()
-    assert 1 == found["ingot_power_sync_seconds_count"]
-    assert 2 == found['ingot_power_sync_nodes_total{result="read"}']
-    assert 1 == found['ingot_power_sync_nodes_total{result="differ"}']
+    values = samples()
+    assert 1 == values["ingot_power_sync_seconds_count"]
+    assert 2 == values['ingot_power_sync_nodes_total{result="read"}']
+    assert 1 == values['ingot_power_sync_nodes_total{result="differ"}']
 
 
 def counted(inside):
@@ -150,22 +150,22 @@ def test_the_fleet_is_counted(inside, conductor):
         inside.change(Operation, name, queue=queue, admitted_at=None, created_at=after(-70))
     inside.change(Operation, queued, admitted_at=after(-5))
     inside.conductor("gone", heartbeat_at=after(-100))
-    found = counted(inside)
+    counts = counted(inside)
     assert (3, 1, 1) == (
-        found["nodes", "available"],
-        found["nodes_in_maintenance", "none"],
-        found["nodes_in_maintenance", "power failure"],
+        counts["nodes", "available"],
+        counts["nodes_in_maintenance", "none"],
+        counts["nodes_in_maintenance", "power failure"],
     )
     assert (1, 2) == (
-        found["active_operations", "provide", "agent"],
-        found["active_operations", "provide", "queued"],
+        counts["active_operations", "provide", "agent"],
+        counts["active_operations", "provide", "queued"],
     )
-    assert 49 < found["oldest_operation_seconds", "provide", "agent"] < 60
-    assert 1 == found["admission_queue", "clean"]
-    assert 69 < found["oldest_admission_seconds", "clean"] < 80
-    assert 29 < found["oldest_message_seconds", "c-1"] < 40
-    assert (1, 1, 0) == (found["conductors", "alive"], found["conductors", "lost"],
-                         found["beat_leads",])  # fmt: skip
+    assert 49 < counts["oldest_operation_seconds", "provide", "agent"] < 60
+    assert 1 == counts["admission_queue", "clean"]
+    assert 69 < counts["oldest_admission_seconds", "clean"] < 80
+    assert 29 < counts["oldest_message_seconds", "c-1"] < 40
+    assert (1, 1, 0) == (counts["conductors", "alive"], counts["conductors", "lost"],
+                         counts["beat_leads",])  # fmt: skip
 
 
 @SQLITE
@@ -177,8 +177,8 @@ def test_an_operation_that_waits_for_a_poll_does_not_wait_for_an_agent(inside, c
 
 def test_queues_are_as_long_as_the_broker_says(redis_client):
     redis_client.rpush(Queues("ingot").steps("c-1"), b"1", b"2")
-    found = fleet_counts.in_queues(InRedis(redis_client, "ingot"), ["c-1", "c-2"])
-    assert [(("c-1",), 2), (("c-2",), 0)] == [(labels, value) for _, labels, value in found]
+    lengths = fleet_counts.in_queues(InRedis(redis_client, "ingot"), ["c-1", "c-2"])
+    assert [(("c-1",), 2), (("c-2",), 0)] == [(labels, value) for _, labels, value in lengths]
 
 
 def test_rollouts_and_their_nodes_are_counted(inside):
@@ -192,12 +192,12 @@ def test_rollouts_and_their_nodes_are_counted(inside):
     rollout("paused", nodes=5, failed=1)
     for _ in range(2):
         rollout("completed", nodes=4, succeeded=4)
-    found = counted(inside)
+    counts = counted(inside)
     assert (1, 1, 2) == tuple(
-        found["rollouts", each] for each in ("running", "paused", "completed")
+        counts["rollouts", state] for state in ("running", "paused", "completed")
     )
     assert (7, 2, 3, 2) == tuple(
-        found["rollout_nodes", each] for each in ("pending", "running", "succeeded", "failed")
+        counts["rollout_nodes", state] for state in ("pending", "running", "succeeded", "failed")
     )
 
 

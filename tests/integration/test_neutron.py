@@ -33,8 +33,8 @@ NETWORKS = {
 
 @pytest.fixture
 def neutron():
-    with support.serving() as found:
-        yield found
+    with support.serving() as server:
+        yield server
     service._connect.cache_clear()
 
 
@@ -425,8 +425,8 @@ def test_a_conductor_that_dies_or_stalls_after_any_step_leaves_no_orphan(
         requests = requests_at(crashing, neutron, monkeypatch)
         life(crashing, neutron, None, None)
         for verb, counts in deepcopy(requests).items():
-            for nth, (before, after) in enumerate(pairwise([0, *counts]), 1):
-                if after == before:
+            for nth, (old_count, new_count) in enumerate(pairwise([0, *counts]), 1):
+                if new_count == old_count:
                     continue  # the step has not asked Neutron
                 interruption = crash_harness.Interruption(
                     crash_harness.CONDUCTOR, "acted", nth, pause

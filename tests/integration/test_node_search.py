@@ -91,16 +91,16 @@ def test_the_texts_of_a_deleted_node_go_with_it(inside, node):
 
 def test_the_migration_fills_the_table_and_its_way_back_removes_the_triggers(inside, node):
     url = inside.settings.database.connection
-    before = texts(inside, node)
+    old_texts = texts(inside, node)
     config = Config()
     config.set_main_option("script_location", str(schema.MIGRATIONS))
     config.attributes["url"] = url
     command.downgrade(config, "0029-1")
     changed(inside, Node, name="later")
     schema.upgrade(url)
-    after = texts(inside, node)
-    assert before | {"texts": after["texts"]} == after
-    assert "later" in after["texts"]
+    new_texts = texts(inside, node)
+    assert old_texts | {"texts": new_texts["texts"]} == new_texts
+    assert "later" in new_texts["texts"]
     engine = connections.connect(url)
     with engine.connect() as connection:
         assert 1 == connection.execute(text("SELECT count(*) FROM node_search")).scalar_one()

@@ -30,8 +30,8 @@ ERROR = "ironic_versioned_notifications.error"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with rabbitmq.serving(tmp_path_factory.mktemp("rabbitmq")) as made:
-        yield made
+    with rabbitmq.serving(tmp_path_factory.mktemp("rabbitmq")) as service:
+        yield service
 
 
 @pytest.fixture
@@ -84,14 +84,14 @@ def newest(inside):
 
 def taken(channel, queue=INFO):
     """Take all messages of a queue."""
-    found = []
-    while (each := channel.basic_get(queue, no_ack=True)) is not None:
-        found.append(each)
-    return found
+    messages = []
+    while (message := channel.basic_get(queue, no_ack=True)) is not None:
+        messages.append(message)
+    return messages
 
 
-def inner(each):
-    envelope = json.loads(each.body)
+def inner(message):
+    envelope = json.loads(message.body)
     assert {"oslo.version", "oslo.message"} == {*envelope}
     assert "2.0" == envelope["oslo.version"]
     return json.loads(envelope["oslo.message"])
@@ -114,16 +114,16 @@ def test_a_message_is_that_of_oslo_messaging(database, server, broker):
         assert ("application/json", "utf-8", 2) == (
             info.content_type, info.content_encoding, info.properties["delivery_mode"]
         )  # fmt: skip
-        found = inner(info)
+        message = inner(info)
         assert {
             "message_id", "publisher_id", "event_type", "priority", "payload", "timestamp",
             "_unique_id", "_context_request_id",
-        } == {*found}  # fmt: skip
-        assert ("INFO", "ironic-api.c-1") == (found["priority"], found["publisher_id"])
-        datetime.strptime(found["timestamp"], "%Y-%m-%d %H:%M:%S.%f")
-        assert "n-1" == found["payload"]["ironic_object.data"]["name"]
-        found = inner(error)
-        assert ("ERROR", "ironic-conductor.c-1") == (found["priority"], found["publisher_id"])
+        } == {*message}  # fmt: skip
+        assert ("INFO", "ironic-api.c-1") == (message["priority"], message["publisher_id"])
+        datetime.strptime(message["timestamp"], "%Y-%m-%d %H:%M:%S.%f")
+        assert "n-1" == message["payload"]["ironic_object.data"]["name"]
+        message = inner(error)
+        assert ("ERROR", "ironic-conductor.c-1") == (message["priority"], message["publisher_id"])
         assert (newest(inside), 0) == (cursor(inside).position, cursor(inside).failed_attempts)
         deliver(inside, deliverer)
         assert [] == taken(broker), "confirmed notifications are not sent again"
@@ -132,9 +132,9 @@ def test_a_message_is_that_of_oslo_messaging(database, server, broker):
 def test_notifications_begin_with_the_first_change_after_they_are_switched_on(
     database, server, broker
 ):
-    with sending(database, server) as (before, _):
-        before.node("enroll")
-        with before.runtime.transaction() as session:
+    with sending(database, server) as (view, _):
+        view.node("enroll")
+        with view.runtime.transaction() as session:
             session.delete(session.get_one(NotificationCursor, 1))
     with sending(database, server) as (inside, deliverer):
         assert newest(inside) == cursor(inside).position > 0
@@ -162,9 +162,9 @@ def test_all_topics_get_each_notification(database, server, broker):
     with sending(database, server, **topics) as (inside, deliverer):
         inside.node("manageable")
         deliver(inside, deliverer)
-        first, second = taken(broker), taken(broker, "second.info")
-        assert ["create.end"] == types(first) == types(second)
-        assert inner(first[0])["message_id"] == inner(second[0])["message_id"]
+        first_messages, second_messages = taken(broker), taken(broker, "second.info")
+        assert ["create.end"] == types(first_messages) == types(second_messages)
+        assert inner(first_messages[0])["message_id"] == inner(second_messages[0])["message_id"]
 
 
 def test_an_outage_is_shown_and_ends_with_all_notifications_in_order(
@@ -191,8 +191,10 @@ def test_an_outage_is_shown_and_ends_with_all_notifications_in_order(
         assert not parts["notifications"]["healthy"]
     with sending(database, server) as (inside, deliverer):
         deliver(inside, deliverer)
-        found = [inner(each)["payload"]["ironic_object.data"] for each in taken(broker)]
-        assert [None, *map(str, range(8))] == [each["maintenance_reason"] for each in found]
+        payloads = [inner(message)["payload"]["ironic_object.data"] for message in taken(broker)]
+        assert [None, *map(str, range(8))] == [
+            payload["maintenance_reason"] for payload in payloads
+        ]
         assert (0, None) == (cursor(inside).failed_attempts, cursor(inside).failing_since)
         with inside.runtime.reading() as session:
             assert "no event waits to be sent" == str(notification_events.waiting(session))
@@ -210,9 +212,9 @@ def test_another_host_is_used_when_the_first_does_not_answer(database, server, b
         assert 0 == cursor(inside).failed_attempts
 
 
-def declare(channel, **more):
+def declare(channel, **options):
     exchange = Exchange("ironic", "topic", durable=True)
-    Queue(INFO, exchange, INFO, channel=channel, **more).declare()
+    Queue(INFO, exchange, INFO, channel=channel, **options).declare()
 
 
 def test_a_queue_of_another_kind_is_an_error_that_names_it(database, server, broker):
@@ -309,7 +311,9 @@ def test_what_was_confirmed_before_a_failure_is_not_sent_again(
         deliver(inside, deliverer)
         assert (2, None) == (cursor(inside).position, cursor(inside).last_error)
         deliver(inside, deliverer)
-        names = [inner(each)["payload"]["ironic_object.data"]["name"] for each in taken(broker)]
+        names = [
+            inner(message)["payload"]["ironic_object.data"]["name"] for message in taken(broker)
+        ]
         assert ["a", "b", "c"] == names
 
 
@@ -321,10 +325,10 @@ def test_a_broker_that_is_slow_gets_a_part_of_a_batch(database, server, broker, 
         clock = SimpleNamespace(monotonic=lambda: next(seconds))
         monkeypatch.setattr("workers.periodic.notifications.time", clock)
         with inside.runtime.read_connection() as connection:
-            found = change_events.read(connection, notification_events.SELECTED, 0, 10)
+            page = change_events.read(connection, notification_events.SELECTED, 0, 10)
         row = cursor(inside)
-        sent = deliverer.send(row, 0, found)
-        assert (1, None) == (sent.position, sent.error)
+        result = deliverer.send(row, 0, page)
+        assert (1, None) == (result.position, result.error)
 
 
 def test_an_attempt_that_dies_is_repeated_with_the_same_ids(database, server, broker, monkeypatch):
@@ -344,9 +348,9 @@ def test_an_attempt_that_dies_is_repeated_with_the_same_ids(database, server, br
         assert 0 == cursor(inside).position
         assert cursor(inside).holder
         deliver(inside, deliverer)
-        first, second = map(inner, taken(broker))
-        assert first["message_id"] == second["message_id"]
-        assert first["_unique_id"] != second["_unique_id"]
+        first_message, second_message = map(inner, taken(broker))
+        assert first_message["message_id"] == second_message["message_id"]
+        assert first_message["_unique_id"] != second_message["_unique_id"]
 
 
 def test_events_that_were_deleted_before_they_were_sent_are_logged(

@@ -76,16 +76,16 @@ def begin(inside):
         session.add(NotificationCursor(id=1, position=newest))
 
 
-def made(inside, after=0):
+def made(inside, position=0):
     """Return the notifications of all events of nodes after a number, as they are made now."""
     change_events.number(inside.runtime)
     with inside.runtime.read_connection() as connection:
         of_nodes = notification_events.SELECTED.where(ChangeEvent.resource_uuid.is_(None))
-        found = change_events.read(connection, of_nodes, after, 10_000)
+        page = change_events.read(connection, of_nodes, position, 10_000)
     with inside.runtime.reading() as session:
-        result = list(notifications.made_of(session, found.rows))
-    for each in result:
-        check(each)
+        result = list(notifications.made_of(session, page.rows))
+    for notification in result:
+        check(notification)
     return result
 
 
@@ -94,9 +94,9 @@ def check(notification):
     document = notification.payload
     assert {"ironic_object.namespace", "ironic_object.name", "ironic_object.version",
             "ironic_object.data"} == {*document}  # fmt: skip
-    version, more = PAYLOADS[document["ironic_object.name"]]
+    version, own_fields = PAYLOADS[document["ironic_object.name"]]
     assert version == document["ironic_object.version"]
-    data, types = data_of(notification), FIELDS | more
+    data, types = data_of(notification), FIELDS | own_fields
     assert types.keys() == data.keys()
     for name, value in data.items():
         if types[name] == TIME:
@@ -115,16 +115,19 @@ def brief(result, *names):
     """(action and status, fields) of notifications."""
     prefix = "baremetal.node."
     return [
-        (each.event_type.removeprefix(prefix), *(data_of(each)[name] for name in names))
-        for each in result
+        (
+            notification.event_type.removeprefix(prefix),
+            *(data_of(notification)[name] for name in names),
+        )
+        for notification in result
     ]
 
 
 @pytest.fixture
 def harness(inside):
-    made = Harness(inside)
+    new_harness = Harness(inside)
     begin(inside)
-    return made
+    return new_harness
 
 
 def test_a_flow_is_its_changes_of_the_provision_state(harness):
@@ -132,30 +135,38 @@ def test_a_flow_is_its_changes_of_the_provision_state(harness):
     harness.do(node, "provide")
     names = ("event", "previous_provision_state", "provision_state", "target_provision_state",
              "previous_target_provision_state")  # fmt: skip
-    moves = [each for each in made(harness.inside) if "provision_set" in each.event_type]
+    moves = [
+        notification
+        for notification in made(harness.inside)
+        if "provision_set" in notification.event_type
+    ]
     assert [
         ("provision_set.start", "provide", "manageable", "cleaning", "available", None),
         ("provision_set.end", "done", "cleaning", "available", None, "available"),
     ] == brief(moves, *names)
     assert {("info", "ironic-conductor")} == {(move.level, move.publisher) for move in moves}
     later = made(harness.inside)
-    assert [each.ident for each in later] == [each.ident for each in made(harness.inside)]
-    assert len(later) == len({each.ident for each in later})
+    assert [notification.ident for notification in later] == [
+        notification.ident for notification in made(harness.inside)
+    ]
+    assert len(later) == len({notification.ident for notification in later})
 
 
 def test_a_failure_is_an_error(harness):
     node = harness.node("manageable")
     step = {"interface": "management", "step": "scrub", "args": {"level": "wrong"}}
     assert "clean failed" == harness.do(node, "clean", clean_steps=[step])
-    (error,) = [each for each in made(harness.inside) if each.level == "error"]
-    named = ("event", "previous_provision_state", "provision_state", "maintenance")
+    (error,) = [
+        notification for notification in made(harness.inside) if notification.level == "error"
+    ]
+    names = ("event", "previous_provision_state", "provision_state", "maintenance")
     assert [("provision_set.error", "fail", "cleaning", "clean failed")] == [
-        each[:-1] for each in brief([error], *named)
+        entry[:-1] for entry in brief([error], *names)
     ]
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "recorded", "event", "status"),
+    ("old_state", "new_state", "recorded", "event", "status"),
     [
         ("manageable", "available", "provide", None, "success"),
         ("available", "manageable", "manage", "manage", "success"),
@@ -169,25 +180,25 @@ def test_a_failure_is_an_error(harness):
     ],
 )
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_status_and_event_of_a_change(harness, before, after, recorded, event, status):
-    node = harness.node(before)
-    harness.inside.change(Node, node, provision_state=after, provision_event=recorded)
-    last = made(harness.inside)[-1]
-    expected = [(f"provision_set.{status}", event, before, after)]
-    assert expected == brief([last], "event", "previous_provision_state", "provision_state")
-    assert ("error" if status == "error" else "info") == last.level
+def test_status_and_event_of_a_change(harness, old_state, new_state, recorded, event, status):
+    node = harness.node(old_state)
+    harness.inside.change(Node, node, provision_state=new_state, provision_event=recorded)
+    notification = made(harness.inside)[-1]
+    expected = [(f"provision_set.{status}", event, old_state, new_state)]
+    assert expected == brief([notification], "event", "previous_provision_state", "provision_state")
+    assert ("error" if status == "error" else "info") == notification.level
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_every_change_of_the_state_machine_has_the_event_that_made_it(harness):
     node = harness.node("enroll")
     for state, row in MACHINE.items():
-        for event, after in row.moves.items():
-            if state == after:
+        for event, new_state in row.moves.items():
+            if state == new_state:
                 continue
             harness.inside.change(Node, node, provision_state="none")
             harness.inside.change(Node, node, provision_state=state)
-            harness.inside.change(Node, node, provision_state=after, provision_event=event)
+            harness.inside.change(Node, node, provision_state=new_state, provision_event=event)
             assert event == data_of(made(harness.inside)[-1])["event"]
             with harness.inside.runtime.transaction() as session:
                 session.execute(delete(ChangeEvent).where(ChangeEvent.sequence > 1))
@@ -210,9 +221,11 @@ def test_fields_are_those_of_the_change_and_documents_those_of_now(harness):
         ("maintenance_set.end", "before", True, "fans", None, *new[1:]),
         ("maintenance_set.end", "after", False, None, *new),
         ("power_state_corrected.success", "after", False, None, *new),
-    ] == sorted(brief(result, *names), key=lambda each: (each[1] == "after", each[0]))
-    assert {"ironic-api", "ironic-conductor"} == {each.publisher for each in result}
-    corrected = next(each for each in result if "corrected" in each.event_type)
+    ] == sorted(brief(result, *names), key=lambda entry: (entry[1] == "after", entry[0]))
+    assert {"ironic-api", "ironic-conductor"} == {notification.publisher for notification in result}
+    corrected = next(
+        notification for notification in result if "corrected" in notification.event_type
+    )
     assert data_of(corrected)["from_power"] is None
 
 
@@ -227,13 +240,13 @@ def test_secrets_are_masked(harness):
     harness.inside.change(Node, node, last_error="GET https://u:secret7@bmc/ failed")
     harness.do(node, "provide")
     result = made(harness.inside)
-    texts = json.dumps([each.payload for each in result])
+    texts = json.dumps([notification.payload for notification in result])
     assert [] == re.findall(r"secret\d", texts)
     info = data_of(result[0])["driver_info"]
     assert {"redfish_password": HIDDEN, "redfish_username": "admin"} == info
     with harness.inside.runtime.read_connection() as connection:
-        kept = connection.scalars(select(ChangeEvent.facts)).all()
-    assert [] == [each for each in kept if each and re.search(r"secret[1-6]", each)]
+        facts = connection.scalars(select(ChangeEvent.facts)).all()
+    assert [] == [text for text in facts if text and re.search(r"secret[1-6]", text)]
 
 
 def test_a_deleted_node_keeps_its_fields(harness):
@@ -242,8 +255,8 @@ def test_a_deleted_node_keeps_its_fields(harness):
     row = inside.read(node)
     harness.do(node, "provide")
     with inside.runtime.transaction() as session:
-        found = operations.lock(session, node)
-        power.request(session, found, "power on", None, Caller())
+        locked_node = operations.lock(session, node)
+        power.request(session, locked_node, "power on", None, Caller())
     harness.run()
     with inside.runtime.transaction() as session:
         of_node = select(Operation.id).where(Operation.node_id == node)
@@ -255,8 +268,10 @@ def test_a_deleted_node_keeps_its_fields(harness):
     assert ("delete.end", "gone", "p-1", {}, "power on") == brief(
         result[-1:], "name", "owner", "properties", "power_state"
     )[0]
-    assert {row.uuid} == {data_of(each)["uuid"] for each in result}
-    (start, end) = [each for each in result if "power_set" in each.event_type]
+    assert {row.uuid} == {data_of(notification)["uuid"] for notification in result}
+    (start, end) = [
+        notification for notification in result if "power_set" in notification.event_type
+    ]
     assert ("gone", "power on") == (data_of(end)["name"], data_of(end)["to_power"])
     assert start.sequence < end.sequence
 
@@ -270,7 +285,7 @@ def test_power_changes_have_a_start_and_an_end_and_no_correction(harness, state)
     harness.run()
     assert "power on" == harness.inside.read(node).power_state
     assert [("power_set.start", state), ("power_set.end", state)] == [
-        each[:2] for each in brief(made(harness.inside)[begun:], "to_power")
+        entry[:2] for entry in brief(made(harness.inside)[begun:], "to_power")
     ]
 
 
@@ -280,9 +295,12 @@ def test_a_failed_power_change_is_an_error(harness, monkeypatch):
     with harness.inside.runtime.transaction() as session:
         power.request(session, operations.lock(session, node), "power on", None, Caller())
     harness.run()
-    last = made(harness.inside)[-1]
-    assert ("error", "baremetal.node.power_set.error") == (last.level, last.event_type)
-    assert "no power" in data_of(last)["last_error"]
+    notification = made(harness.inside)[-1]
+    assert ("error", "baremetal.node.power_set.error") == (
+        notification.level,
+        notification.event_type,
+    )
+    assert "no power" in data_of(notification)["last_error"]
 
 
 def refuse(*_):
@@ -292,10 +310,14 @@ def refuse(*_):
 def test_consoles_have_a_start_and_an_end(harness):
     node = harness.node("manageable")
     with harness.inside.runtime.transaction() as session:
-        found = operations.lock(session, node)
-        management.request_console(session, found, enabled=True, caller=Caller())
+        row = operations.lock(session, node)
+        management.request_console(session, row, enabled=True, caller=Caller())
     harness.run()
-    consoles = [each for each in made(harness.inside) if "console" in each.event_type]
+    consoles = [
+        notification
+        for notification in made(harness.inside)
+        if "console" in notification.event_type
+    ]
     assert [("console_set.start", True), ("console_set.end", True)] == brief(
         consoles, "console_enabled"
     ), "fields of steps are those of now"
@@ -303,15 +325,15 @@ def test_consoles_have_a_start_and_an_end(harness):
 
 def test_steps_on_a_child_node_are_those_of_the_child(harness):
     parent, child = harness.node("manageable", name="parent"), harness.node(name="child")
-    named = harness.inside.read(child).uuid
+    child_uuid = harness.inside.read(child).uuid
     harness.ask(parent, "provide")
     row = harness.steps(parent)[0]
-    of_child = {"interface": "power", "name": "power_off", "child": named}
+    of_child = {"interface": "power", "name": "power_off", "child": child_uuid}
     harness.inside.change(OperationStep, row.id, **of_child)
     harness.inside.change(OperationStep, row.id, state="running")
-    last = made(harness.inside)[-1]
-    assert [("power_set.start", "child", named, "power off")] == brief(
-        [last], "name", "uuid", "to_power"
+    notification = made(harness.inside)[-1]
+    assert [("power_set.start", "child", child_uuid, "power off")] == brief(
+        [notification], "name", "uuid", "to_power"
     )
 
 
@@ -324,7 +346,7 @@ def test_a_step_that_has_waited_does_not_start_again(harness):
     for state in ("running", "waiting", "running", "done"):
         harness.inside.change(OperationStep, row.id, state=state)
     assert ["power_set.start", "power_set.end"] == [
-        each for (each,) in brief(made(harness.inside)[begun:])
+        action for (action,) in brief(made(harness.inside)[begun:])
     ]
 
 
@@ -340,7 +362,7 @@ def test_without_a_cursor_events_keep_no_fields_and_notifications_are_made_of_th
     with inside.runtime.transaction() as session:
         session.execute(delete(Port))
         session.execute(delete(Node))
-    assert ["delete.end"] == [each for (each,) in brief(made(inside)[-1:])]
+    assert ["delete.end"] == [action for (action,) in brief(made(inside)[-1:])]
 
 
 def test_the_selected_events_are_those_with_a_notification():

@@ -51,9 +51,9 @@ class Redis:
     def touched(self, _level):
         return None
 
-    def declare_restored(self, runtime, found):
+    def declare_restored(self, runtime, rewind):
         with runtime.transaction(Actor.CONDUCTOR) as session:
-            restore.quarantine_once(session, found, None)
+            restore.quarantine_once(session, rewind, None)
 
 
 @pytest.fixture
@@ -85,8 +85,8 @@ def lose(life, signs=1):
 
 
 def state(life):
-    found = life.inside.operation(life.operation)
-    return found.state, found.cursor
+    operation = life.inside.operation(life.operation)
+    return operation.state, operation.cursor
 
 
 @pytest.mark.parametrize("plain", [True, False])
@@ -165,7 +165,7 @@ def test_a_conductor_whose_heartbeats_fail_by_a_defect_stops(life, monkeypatch):
 
     monkeypatch.setattr(life, "_heartbeat", fail)
     monkeypatch.setattr(os, "waitpid", lambda *_: (0, 0))
-    monkeypatch.setattr(os, "kill", lambda *sent: signals.append(sent))
+    monkeypatch.setattr(os, "kill", lambda *arguments: signals.append(arguments))
     life._run()
     assert [(os.getpid(), signal.SIGTERM)] == signals
 
@@ -191,7 +191,7 @@ def test_a_heartbeat_has_the_first_impediment_and_its_end_begins_the_work_anew(l
         assert ("it has no broker", begun) == row()
         reasons[:] = [None, None]
         assert life._heartbeat()
-    assert ["conductor.impeded", "conductor.able"] == [each["event"] for each in logged]
+    assert ["conductor.impeded", "conductor.able"] == [entry["event"] for entry in logged]
     none, again = row()
     assert none is None
     assert begun < again

@@ -33,10 +33,10 @@ class Recorded(dict):
         super().__init__(origins)
         self.event, self.fired = event, fired
 
-    def get(self, before, default=None):
-        if before in self:
-            self.fired.add((before, self.event))
-        return super().get(before, default)
+    def get(self, state, default=None):
+        if state in self:
+            self.fired.add((state, self.event))
+        return super().get(state, default)
 
 
 @pytest.fixture
@@ -269,7 +269,7 @@ SCENARIOS = {
     **{(state, E.RESTORE): restore(make) for state, make in IN.items()},
     **{(state, E.REPAIR): repair(make) for state, make in IN.items()},
 }
-ROWS = {(before, event) for event, row in OPERATIONS.items() for before in row.origins}
+ROWS = {(state, event) for event, row in OPERATIONS.items() for state in row.origins}
 
 
 @pytest.mark.parametrize("row", SCENARIOS, ids=lambda row: f"{row[0]} {row[1]}")
@@ -299,9 +299,9 @@ def expire(world, node, actor):
 
 def test_a_refused_change_leaves_the_operation_and_its_node_unchanged(world):
     node = waiting(world, STROLL)
-    before = world.inside.read(node)
+    row = world.inside.read(node)
     with pytest.raises(IllegalTransition, match="by API"):
         expire(world, node, Actor.API)
     assert "waiting" == world.last(node).state
-    after_it = world.inside.read(node)
-    assert (before.provision_state, before.fence) == (after_it.provision_state, after_it.fence)
+    later_row = world.inside.read(node)
+    assert (row.provision_state, row.fence) == (later_row.provision_state, later_row.fence)

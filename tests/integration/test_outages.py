@@ -97,17 +97,17 @@ def test_only_a_closed_connection_is_retried(redis_url, redis_client):
 
 
 def test_beat_continues_when_due_tasks_cannot_be_sent(monkeypatch):
-    sent = []
+    messages = []
     scheduler = beat.LeasedScheduler.__new__(beat.LeasedScheduler)
     scheduler.engine = None  # only tasks of the service ask for work
-    refuse = staticmethod(lambda call: sent.append(call) or False)
+    refuse = staticmethod(lambda call: messages.append(call) or False)
     monkeypatch.setattr(beat.LeasedScheduler, "send", refuse, raising=False)
     monkeypatch.setattr(beat.LeasedScheduler, "silent_since", None)
     for task in ("t1", "t2"):
         entry = type("Entry", (), {"task": task, "args": ("a",)})
         scheduler.apply_entry(entry, producer=scheduler.producer)
     assert [("t1", ("a",)), ("t2", ("a",))] == [
-        (message.task, message.arguments) for message in sent
+        (message.task, message.arguments) for message in messages
     ]
 
 
@@ -254,7 +254,7 @@ def test_reads_go_on_while_all_writes_hang_in_their_commit(postgres):
 
 
 def test_a_real_deadlock_is_retried(postgres):
-    first, second = postgres.node(), postgres.node()
+    first_node, second_node = postgres.node(), postgres.node()
     has_first, attempts = threading.Event(), []
 
     def waits():
@@ -266,23 +266,23 @@ def test_a_real_deadlock_is_retried(postgres):
         attempts.append(1)
         with postgres.runtime.transaction() as session:
             session.execute(text("SET LOCAL deadlock_timeout = '50ms'"))
-            session.execute(text(f"UPDATE nodes SET name = 'a' WHERE id = {first}"))
+            session.execute(text(f"UPDATE nodes SET name = 'a' WHERE id = {first_node}"))
             has_first.set()
             if len(attempts) == 1:
                 until(waits, "the lock of the other transaction")
-            session.execute(text(f"UPDATE nodes SET name = 'b' WHERE id = {second}"))
+            session.execute(text(f"UPDATE nodes SET name = 'b' WHERE id = {second_node}"))
 
     with psycopg.connect(postgres.url) as other:
         other.execute("SET deadlock_timeout = '60s'")
-        other.execute("UPDATE nodes SET owner = 'x' WHERE id = %s", [second])
+        other.execute("UPDATE nodes SET owner = 'x' WHERE id = %s", [second_node])
         ours = threading.Thread(target=transactions.retrying, args=(work,))
         ours.start()
         assert has_first.wait(PATIENCE)
-        other.execute("UPDATE nodes SET owner = 'y' WHERE id = %s", [first])
+        other.execute("UPDATE nodes SET owner = 'y' WHERE id = %s", [first_node])
         other.commit()
     ours.join(PATIENCE)
     assert 2 == len(attempts)
-    assert ("a", "y") == (postgres.read(first).name, postgres.read(first).owner)
+    assert ("a", "y") == (postgres.read(first_node).name, postgres.read(first_node).owner)
 
 
 def test_an_idle_transaction_is_ended_and_its_locks_are_released(postgres, monkeypatch):
@@ -371,8 +371,8 @@ def test_the_server_plans_a_prepared_statement_at_its_first_execution(postgres):
     statement = Prepared(select(Node.id).where(Node.uuid == bindparam("value")))
     with postgres.runtime.read_connection() as connection:
         statement.first(connection, {"value": "a-node"})
-        known = connection.execute(text("SELECT statement FROM pg_prepared_statements")).scalars()
-        assert 1 == sum("nodes.uuid" in each for each in known)
+        texts = connection.execute(text("SELECT statement FROM pg_prepared_statements")).scalars()
+        assert 1 == sum("nodes.uuid" in sql for sql in texts)
 
 
 def test_a_connection_closed_by_the_server_is_replaced_before_use(postgres, monkeypatch):
@@ -380,11 +380,11 @@ def test_a_connection_closed_by_the_server_is_replaced_before_use(postgres, monk
         with postgres.runtime.read_connection() as connection:
             return connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
 
-    first = backend()
+    first_pid = backend()
     with psycopg.connect(postgres.url, autocommit=True) as other:
-        other.execute("SELECT pg_terminate_backend(%s, 5000)", [first])
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [first_pid])
     monkeypatch.setattr(postgresql, "FRESH", 0.0)
-    assert first != backend()
+    assert first_pid != backend()
 
 
 def test_a_connection_closed_shortly_after_its_use_costs_a_retry(postgres):
@@ -392,10 +392,10 @@ def test_a_connection_closed_shortly_after_its_use_costs_a_retry(postgres):
         with postgres.runtime.write_connection() as connection:
             return connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
 
-    first = backend()
+    first_pid = backend()
     with psycopg.connect(postgres.url, autocommit=True) as other:
-        other.execute("SELECT pg_terminate_backend(%s, 5000)", [first])
-    assert first != transactions.retrying(backend)
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [first_pid])
+    assert first_pid != transactions.retrying(backend)
 
 
 def test_a_statement_that_takes_too_long_is_cancelled(postgres):
@@ -473,15 +473,15 @@ def test_a_locked_sqlite_is_named_beside_the_heartbeats_that_it_stops(sqlite):
     other.execute("BEGIN IMMEDIATE")
 
     def reasons():
-        found = http.get("/healthcheck?detailed=true").json["reasons"]
-        return {each["class"]: each["reason"] for each in found}
+        entries = http.get("/healthcheck?detailed=true").json["reasons"]
+        return {entry["class"]: entry["reason"] for entry in entries}
 
     def summary():
         return http.get(f"/v1/nodes/{uuid}/why").json["summary"]
 
-    found = reasons()
-    assert "it is locked by another program" == found["database"]
-    assert "no conductor is alive" == found["conductors"]
+    messages = reasons()
+    assert "it is locked by another program" == messages["database"]
+    assert "no conductor is alive" == messages["conductors"]
     assert "The database is locked by another program: all work stops" in summary()
     other.execute("ROLLBACK")
     other.close()

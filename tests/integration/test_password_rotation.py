@@ -78,11 +78,11 @@ def text_of(inside, column):
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
 def test_two_nodes_with_one_user_of_a_bmc_are_refused(inside, bmcs):
     harness, machine = Harness(inside), bmcs.machines[0]
-    first, _second = enrolled(harness, machine), enrolled(harness, machine, name="its-twin")
-    rotate(harness, first)
+    node, _twin = enrolled(harness, machine), enrolled(harness, machine, name="its-twin")
+    rotate(harness, node)
     harness.run()
-    assert "clean failed" == harness.state(first)
-    assert "node its-twin has the same user" in inside.read(first).last_error
+    assert "clean failed" == harness.state(node)
+    assert "node its-twin has the same user" in inside.read(node).last_error
     assert "admin" == machine.password
 
 

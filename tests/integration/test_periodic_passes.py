@@ -28,7 +28,7 @@ def late(inside):
     """Return (task, conductor) of the late passes."""
     with inside.runtime.read_connection() as connection:
         passes = periodic_passes.passes(connection, TIMEOUT)
-    return [(each.task, each.conductor) for each in passes if each.is_late]
+    return [(row.task, row.conductor) for row in passes if row.is_late]
 
 
 def expect(inside, tasks, conductor=None):
@@ -66,9 +66,9 @@ def test_a_completed_pass_is_recorded(inside, blink):
     expect(inside, {BLINK: 1.0})
     grow_old(inside)
     assert [(BLINK, "")] == late(inside)
-    done = []
-    blink(lambda: done.append(BLINK))()
-    assert ([BLINK], []) == (done, late(inside))
+    runs = []
+    blink(lambda: runs.append(BLINK))()
+    assert ([BLINK], []) == (runs, late(inside))
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ def test_a_pass_that_hangs_or_is_refused_for_it_is_not_recorded(inside, blink):
 
 @SQLITE
 def test_passes_in_quick_succession_are_written_once(inside):
-    written, moment = [], [0.0]
+    writes, moment = [], [0.0]
     run = control_tasks._recorded(
-        lambda: written.append(moment[0]), lambda: None, 5.0, lambda: moment[0]
+        lambda: writes.append(moment[0]), lambda: None, 5.0, lambda: moment[0]
     )
     for moment[0] in (0.0, 2.0, 4.0, 6.0):
         run()
-    assert [0.0, 6.0] == written
+    assert [0.0, 6.0] == writes
 
 
 def test_each_conductor_completes_its_own_passes(inside, blink):
@@ -153,7 +153,7 @@ def test_a_conductor_that_is_forgotten_leaves_no_rows(inside):
 
 
 def test_every_task_says_what_stops_without_it():
-    assert {each.name for each in schedule.PERIODIC} == set(periodic_passes.WITHOUT)
+    assert {task.name for task in schedule.PERIODIC} == set(periodic_passes.WITHOUT)
 
 
 # reports
@@ -255,14 +255,14 @@ def test_a_late_task_is_named_with_what_stops_without_it(healthy):
     a_late_power_sync_of_one_conductor(healthy)
     with healthy.runtime.reading() as session:
         document = service_state.describe(session)
-    (found,) = [task for task in document["periodic_tasks"] if not task["healthy"]]
-    assert ("ingot.power_sync", "c-2") == (found["task"], found["conductor"])
+    (task,) = [task for task in document["periodic_tasks"] if not task["healthy"]]
+    assert ("ingot.power_sync", "c-2") == (task["task"], task["conductor"])
     (finding,) = database_checks.late_passes(Installation(healthy.runtime, None, None))
     assert "task ingot.power_sync on conductor c-2" == finding.subject
     assert "has not completed for 1000 s" in finding.explanation
     assert "power states, health and boot modes are not read" in finding.explanation
-    assert "power states" in found["without"]
-    assert 390 == found["bound_seconds"]
+    assert "power states" in task["without"]
+    assert 390 == task["bound_seconds"]
 
 
 @SQLITE

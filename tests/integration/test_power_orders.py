@@ -78,12 +78,12 @@ def power_of(harness, node):
     return row.power_state, row.driver_internal_info.get(PENDING)
 
 
-@pytest.mark.parametrize("shown", [None, "Reset", "Unknown", "PoweringOn", "PoweringOff"])
-def test_a_machine_in_transition_is_neither_a_failure_nor_a_difference(harness, bmc, shown):
+@pytest.mark.parametrize("state", [None, "Reset", "Unknown", "PoweringOn", "PoweringOff"])
+def test_a_machine_in_transition_is_neither_a_failure_nor_a_difference(harness, bmc, state):
     node = managed(harness, bmc, POWER_ON)
     bmc.power = "On"
     sweep(harness)
-    bmc.shown = [shown] * 5
+    bmc.shown = [state] * 5
     sweep(harness, 5)
     row = harness.inside.read(node)
     assert (POWER_ON, 0, False) == (row.power_state, row.power_sync_failures, row.maintenance)
@@ -181,12 +181,12 @@ def test_an_abort_just_after_power_on_switches_the_machine_off_for_good(inside, 
         harness = Harness(view)
         with image_server() as images:
             images.files["/disk.raw"] = bytes(512)
-            before, verb, arguments = WAYS[state]
+            origin, verb, arguments = WAYS[state]
             iso = {
                 f"{kind}_iso": "http://127.0.0.1:9/iso" for kind in ("deploy", "rescue", "inspect")
             }
             node = harness.with_agent(
-                before, driver_info=machine.driver_info() | iso,
+                origin, driver_info=machine.driver_info() | iso,
                 instance_info={
                     "image_source": f"{images.url}/disk.raw", "image_checksum": "a" * 64,
                 },

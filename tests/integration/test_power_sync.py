@@ -49,10 +49,10 @@ def harness(inside, machine):
 
 def arrive(harness, machine, state):
     """Start the transition of the machine's node into a state, from power off; return its id."""
-    before, verb, arguments = WAYS[state]
+    origin, verb, arguments = WAYS[state]
     iso = {f"{kind}_iso": "http://127.0.0.1:9/iso" for kind in ("deploy", "rescue", "inspect")}
     node = harness.with_agent(
-        before, instance_info=harness.image, driver_info=machine.driver_info() | iso,
+        origin, instance_info=harness.image, driver_info=machine.driver_info() | iso,
         rescue_interface="agent", inspect_interface="agent", power_state="power off",
     )  # fmt: skip
     harness.inside.change(Node, node, driver="redfish")

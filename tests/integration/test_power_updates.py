@@ -77,8 +77,8 @@ def test_nova_is_told_the_power_of_instances(database, nova):
     with sending(database, nova) as (inside, deliverer):
         node, uuid = instance(inside)
         free = inside.node("available", power_state="power off")
-        for each in (node, free):
-            inside.change(Node, each, power_state="power on")
+        for changed_node in (node, free):
+            inside.change(Node, changed_node, power_state="power on")
         deliver(inside, deliverer)
         assert [(uuid, "POWER_ON")] == nova.told
         inside.change(Node, node, power_state="power off")
@@ -166,10 +166,10 @@ def dying(point, kind="any"):
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_changes_before_it_is_switched_on_are_not_reported(database, nova):
-    with sending(database, nova) as (before, _):
-        node, _ = instance(before)
-        before.change(Node, node, power_state="power on")
-        with before.runtime.transaction() as session:
+    with sending(database, nova) as (view, _):
+        node, _ = instance(view)
+        view.change(Node, node, power_state="power on")
+        with view.runtime.transaction() as session:
             session.delete(session.get_one(PowerUpdateCursor, 1))
     with sending(database, nova) as (inside, deliverer):
         deliver(inside, deliverer)
@@ -185,5 +185,5 @@ def test_changes_before_it_is_switched_on_are_not_reported(database, nova):
     ],
 )
 def test_it_runs_if_the_settings_name_nova(environ, expected):
-    (task,) = (each for each in PERIODIC if each.name == "ingot.send_power_updates")
+    (task,) = (task for task in PERIODIC if task.name == "ingot.send_power_updates")
     assert expected == task.period(Inside("sqlite://", **environ).settings)

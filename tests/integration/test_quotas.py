@@ -90,13 +90,13 @@ def test_requests_at_once_never_exceed_the_limit(inside):
 
 def test_a_request_counts_the_node_of_the_transaction_before_it(inside):
     limit(inside, 1)
-    first, second = available(inside), available(inside)
+    first_node, second_node = available(inside), available(inside)
     other = inside.another()
     with ThreadPoolExecutor(1) as pool:
         with inside.runtime.transaction() as session:
-            lend(session, first)
+            lend(session, first_node)
             session.flush()
-            later = pool.submit(refusal, other, deploy, second)
+            later = pool.submit(refusal, other, deploy, second_node)
             inside.await_a_blocked_writer()
         assert "it leases 1, its limit is 1" in str(later.result())
     other.close()
@@ -116,15 +116,15 @@ def test_a_refused_deployment_changes_nothing(inside):
 
 def test_a_tear_down_returns_the_node_to_the_quota(inside):
     limit(inside, 1)
-    first, second = available(inside), available(inside)
-    assert refusal(inside, deploy, first) is None
-    assert refusal(inside, deploy, second) is not None
+    first_node, second_node = available(inside), available(inside)
+    assert refusal(inside, deploy, first_node) is None
+    assert refusal(inside, deploy, second_node) is not None
     with inside.runtime.transaction() as session:
-        lend(session, second, "red-project", Caller())
+        lend(session, second_node, "red-project", Caller())
     with inside.runtime.transaction() as session:
-        session.get_one(Node, first).lessee = None
+        session.get_one(Node, first_node).lessee = None
     with inside.runtime.transaction() as session:
-        lend(session, second)
+        lend(session, second_node)
     assert 1 == leased(inside)
 
 

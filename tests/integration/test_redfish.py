@@ -31,12 +31,12 @@ def test_a_power_sweep_records_boot_mode_and_at_intervals_secure_boot(inside, mo
         monkeypatch.setattr(power_sync, "SECURE_BOOT_EVERY", 1)
         read = []
         for _ in range(2):
-            before = machine.reads
+            count = machine.reads
             power_sync.sync(inside.runtime, "c-1")
-            read.append((machine.reads - before, inside.read(row.id)))
-        (requests, first), (_, second) = read
-        assert (2, "uefi", True) == (requests, first.boot_mode, first.secure_boot)
-        assert row.updated_at < first.updated_at == second.updated_at
+            read.append((machine.reads - count, inside.read(row.id)))
+        (requests, first_row), (_, second_row) = read
+        assert (2, "uefi", True) == (requests, first_row.boot_mode, first_row.secure_boot)
+        assert row.updated_at < first_row.updated_at == second_row.updated_at
 
 
 def test_a_power_sweep_writes_no_boot_facts_of_a_node_with_a_new_operation(inside, monkeypatch):

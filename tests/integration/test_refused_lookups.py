@@ -28,15 +28,15 @@ def noted(redis_url, monkeypatch):
 
 
 def test_a_flood_of_refused_lookups_does_not_displace_those_of_other_addresses(noted):
-    kept = noted("192.0.2.1", "192.0.2.2", *["198.51.100.7"] * 30)
+    refusals = noted("192.0.2.1", "192.0.2.2", *["198.51.100.7"] * 30)
     assert {"192.0.2.1": 1, "192.0.2.2": 1, "198.51.100.7": 8} == Counter(
-        refusal.address for refusal in kept
+        refusal.address for refusal in refusals
     )
-    assert ("52:54:00:aa:00:1f",) == kept[0].macs  # the newest ones are kept
+    assert ("52:54:00:aa:00:1f",) == refusals[0].macs  # the newest ones are kept
 
 
 def test_of_addresses_with_one_refused_lookup_the_newest_are_kept(noted):
-    kept = noted(*(f"198.51.100.{number}" for number in range(15)))
+    refusals = noted(*(f"198.51.100.{number}" for number in range(15)))
     assert [f"198.51.100.{number}" for number in reversed(range(5, 15))] == [
-        refusal.address for refusal in kept
+        refusal.address for refusal in refusals
     ]

@@ -28,48 +28,48 @@ def environment(folder, **settings):
 def refused(folder, *command, **settings):
     """Run a command that refuses to start, and return its error line."""
     environ = environment(folder, **settings)
-    done = programs.run("workers.cli:main", argv=command, environ=environ)
-    assert 1 == done.status, done.err
-    assert "" == done.out
-    lines = [line for line in done.err.splitlines() if line.startswith("ingot: ")]
-    assert 1 == len(lines), done.err
-    assert "Traceback" not in done.err
+    result = programs.run("workers.cli:main", argv=command, environ=environ)
+    assert 1 == result.status, result.err
+    assert "" == result.out
+    lines = [line for line in result.err.splitlines() if line.startswith("ingot: ")]
+    assert 1 == len(lines), result.err
+    assert "Traceback" not in result.err
     return lines[0].removeprefix("ingot: ")
 
 
-@pytest.mark.parametrize("left", [None, base64.b64encode(bytes(32))], ids=["none", "another"])
+@pytest.mark.parametrize("other_key", [None, base64.b64encode(bytes(32))], ids=["none", "another"])
 @pytest.mark.parametrize("command", [("up", "--port", "0"), ("db", "upgrade")], ids=["up", "db"])
-def test_a_start_without_the_key_of_its_database_writes_no_new_one(tmp_path, command, left):
-    own = {"INGOT_DATABASE_CONNECTION": "", "INGOT_BROKER_URL": ""}
-    environ, key = environment(tmp_path, **own), tmp_path / "data.key"
-    done = programs.run("workers.cli:main", argv=("db", "upgrade"), environ=environ)
-    assert 0 == done.status, done.err
-    first = key.read_bytes()
+def test_a_start_without_the_key_of_its_database_writes_no_new_one(tmp_path, command, other_key):
+    settings = {"INGOT_DATABASE_CONNECTION": "", "INGOT_BROKER_URL": ""}
+    environ, key = environment(tmp_path, **settings), tmp_path / "data.key"
+    result = programs.run("workers.cli:main", argv=("db", "upgrade"), environ=environ)
+    assert 0 == result.status, result.err
+    first_key = key.read_bytes()
     key.unlink()
-    if left is not None:
-        key.write_bytes(left)
+    if other_key is not None:
+        key.write_bytes(other_key)
         key.chmod(0o600)
-    line = refused(tmp_path, *command, **own)
+    line = refused(tmp_path, *command, **settings)
     assert "secrets_key_file is needed" in line or "needs master key" in line
-    assert left == (key.read_bytes() if key.exists() else None)
-    key.write_bytes(first)
-    done = programs.run("workers.cli:main", argv=("db", "upgrade"), environ=environ)
-    assert 0 == done.status, done.err
+    assert other_key == (key.read_bytes() if key.exists() else None)
+    key.write_bytes(first_key)
+    result = programs.run("workers.cli:main", argv=("db", "upgrade"), environ=environ)
+    assert 0 == result.status, result.err
 
 
 @pytest.mark.parametrize("wrong", ["another", "none"])
 def test_a_conductor_without_the_key_of_its_database_prints_one_line(tmp_path, redis_url, wrong):
-    own = {"INGOT_BROKER_URL": redis_url}
+    settings = {"INGOT_BROKER_URL": redis_url}
     key = tmp_path / "master.key"
     key.write_bytes(base64.b64encode(bytes(range(32))))
     key.chmod(0o600)
-    environ = environment(tmp_path, **own, INGOT_DATABASE_SECRETS_KEY_FILE=str(key))
-    done = programs.run("workers.cli:main", argv=("db", "upgrade"), environ=environ)
-    assert 0 == done.status, done.err
+    environ = environment(tmp_path, **settings, INGOT_DATABASE_SECRETS_KEY_FILE=str(key))
+    result = programs.run("workers.cli:main", argv=("db", "upgrade"), environ=environ)
+    assert 0 == result.status, result.err
     if wrong == "another":
         key.write_bytes(base64.b64encode(bytes(32)))
-        own["INGOT_DATABASE_SECRETS_KEY_FILE"] = str(key)
-    line = refused(tmp_path, "conductor", "--name", "x", **own)
+        settings["INGOT_DATABASE_SECRETS_KEY_FILE"] = str(key)
+    line = refused(tmp_path, "conductor", "--name", "x", **settings)
     assert "secrets_key_file is needed" in line or "needs master key" in line
 
 

@@ -164,13 +164,13 @@ def remove(inside, kind):
         session.delete(session.scalars(select(KINDS[kind].model).filter_by(uuid=UUID(1))).one())
 
 
-def events(inside, after=0):
+def events(inside, position=0):
     """Return the events of resources after a number, with all columns."""
     change_events.number(inside.runtime)
     query = notification_events.SELECTED.add_columns(ChangeEvent.owner, ChangeEvent.lessee)
     with inside.runtime.read_connection() as connection:
-        found = change_events.read(connection, query, after, 1000).rows
-    return [each for each in found if each.resource_uuid != UUID(9)]
+        rows = change_events.read(connection, query, position, 1000).rows
+    return [row for row in rows if row.resource_uuid != UUID(9)]
 
 
 def made(inside):
@@ -191,7 +191,7 @@ def data_of(notification):
 
 def test_all_kinds_have_cases():
     assert set(RESOURCES) == CASES.keys() == KINDS.keys() == PAYLOADS.keys()
-    assert {f"{kind}.{each}" for kind in KINDS for each in ("created", "updated", "deleted")} == {
+    assert {f"{kind}.{verb}" for kind in KINDS for verb in ("created", "updated", "deleted")} == {
         *RESOURCE_TYPES
     }
 
@@ -203,30 +203,34 @@ def test_each_change_is_an_event_and_a_notification(inside, node, kind):
     change(inside, kind)
     made_then = made(inside)
     remove(inside, kind)
-    found, result = events(inside), made(inside)
+    rows, result = events(inside), made(inside)
 
-    assert [f"{kind}.{each}" for each in ("created", "updated", "deleted")] == [
-        each.type for each in found
+    assert [f"{kind}.{verb}" for verb in ("created", "updated", "deleted")] == [
+        row.type for row in rows
     ]
-    assert {UUID(1)} == {each.resource_uuid for each in found}
+    assert {UUID(1)} == {row.resource_uuid for row in rows}
     names = {getattr(CASES[kind][0](1, 1), "name", None)}
-    assert names == {each.resource_name for each in found}
+    assert names == {row.resource_name for row in rows}
     has_node = "node_uuid" in CASES[kind][1]
-    assert {node.uuid if has_node else None} == {each.node_uuid for each in found}
-    named = "n-1" if has_node and kind != "allocation" else None
-    assert {named} == {each.node_name for each in found}
-    assert {PROJECTS.get(kind, (None, None))} == {(each.owner, each.lessee) for each in found}
+    assert {node.uuid if has_node else None} == {row.node_uuid for row in rows}
+    node_name = "n-1" if has_node and kind != "allocation" else None
+    assert {node_name} == {row.node_name for row in rows}
+    assert {PROJECTS.get(kind, (None, None))} == {(row.owner, row.lessee) for row in rows}
     state = "active" if kind == "allocation" else None
     assert [(None, state), (state, state), (state, None)] == [
-        (each.before, each.after) for each in found
+        (row.before, row.after) for row in rows
     ]
 
     noun, payload, version = PAYLOADS[kind]
-    assert [f"baremetal.{noun}.{each}.end" for each in ("create", "update", "delete")] == [
-        each.event_type for each in result
+    assert [f"baremetal.{noun}.{verb}.end" for verb in ("create", "update", "delete")] == [
+        notification.event_type for notification in result
     ]
-    assert {("info", "ironic-api")} == {(each.level, each.publisher) for each in result}
-    assert [each.ident for each in (*made_then[:2], result[2])] == [each.ident for each in result]
+    assert {("info", "ironic-api")} == {
+        (notification.level, notification.publisher) for notification in result
+    }
+    assert [notification.ident for notification in (*made_then[:2], result[2])] == [
+        notification.ident for notification in result
+    ]
     expected = CASES[kind][1] | ({"node_uuid": node.uuid} if has_node else {})
     created, updated = made_first[0], made_then[1]
     assert {**expected, "uuid": UUID(1), "created_at": "time", "updated_at": None} == data_of(
@@ -234,27 +238,31 @@ def test_each_change_is_an_event_and_a_notification(inside, node, kind):
     )
     assert {**expected, "uuid": UUID(1), **TIMES} == data_of(updated)
     documents = KINDS[kind].documents
-    gone = {name: type(value)() for name, value in expected.items() if name in documents}
-    assert {**expected, **gone, "uuid": UUID(1), **TIMES} == data_of(result[2])
-    for each in result:
+    blanks = {name: type(value)() for name, value in expected.items() if name in documents}
+    assert {**expected, **blanks, "uuid": UUID(1), **TIMES} == data_of(result[2])
+    for notification in result:
         assert ("ironic", payload, version) == tuple(
-            each.payload[f"ironic_object.{name}"] for name in ("namespace", "name", "version")
+            notification.payload[f"ironic_object.{name}"]
+            for name in ("namespace", "name", "version")
         )
-        json.dumps(each.payload)
+        json.dumps(notification.payload)
 
 
 @pytest.mark.parametrize("kind", CASES)
 def test_events_keep_no_documents(inside, node, kind):
     add(inside, kind, node)
     (event,) = events(inside)
-    kept = json.loads(event.facts)
-    assert {*KINDS[kind].fields, "created_at", "updated_at"} - {"scope"} == kept.keys()
+    facts = json.loads(event.facts)
+    assert {*KINDS[kind].fields, "created_at", "updated_at"} - {"scope"} == facts.keys()
 
 
 def test_fields_are_those_of_the_change_and_documents_those_of_now(inside, node):
     add(inside, "port", node)
     change(inside, "port", pxe_enabled=True, extra={"a": 2})
-    fields = [(data_of(each)["pxe_enabled"], data_of(each)["extra"]) for each in made(inside)]
+    fields = [
+        (data_of(notification)["pxe_enabled"], data_of(notification)["extra"])
+        for notification in made(inside)
+    ]
     assert [(False, {"a": 2}), (True, {"a": 2})] == fields
 
 
@@ -269,15 +277,15 @@ def test_a_change_that_callers_cannot_see_is_no_event(inside, node):
 def test_the_states_of_an_allocation_are_in_its_events(inside, node):
     add(inside, "allocation", node)
     change(inside, "allocation", state="error", last_error="no node", node_id=None)
-    last = events(inside)[-1]
-    assert ("active", "error", None) == (last.before, last.after, last.node_uuid)
+    event = events(inside)[-1]
+    assert ("active", "error", None) == (event.before, event.after, event.node_uuid)
     assert "no node" == data_of(made(inside)[-1])["last_error"]
 
 
 def test_a_sensitive_rule_conceals_its_actions(inside, node):
     add(inside, "inspection_rule", node)
     change(inside, "inspection_rule", sensitive=True)
-    assert [[], []] == [data_of(each)["actions"] for each in made(inside)]
+    assert [[], []] == [data_of(notification)["actions"] for notification in made(inside)]
 
 
 def test_the_deletion_of_a_node_is_the_last_event_of_its_parts(inside, node):
@@ -288,10 +296,10 @@ def test_the_deletion_of_a_node_is_the_last_event_of_its_parts(inside, node):
         session.execute(delete(Node))
     change_events.number(inside.runtime)
     with inside.runtime.read_connection() as connection:
-        found = change_events.read(connection, change_events.ALL, 0, 100).rows
+        rows = change_events.read(connection, change_events.ALL, 0, 100).rows
     ends = ["port.deleted", "portgroup.deleted", "node.deleted"]
-    assert ends == [each.type for each in found if each.type.endswith(".deleted")]
-    assert {node.uuid} == {each.node_uuid for each in found}
+    assert ends == [row.type for row in rows if row.type.endswith(".deleted")]
+    assert {node.uuid} == {row.node_uuid for row in rows}
 
 
 @pytest.mark.parametrize(
@@ -312,8 +320,8 @@ def test_the_webhook_of_a_project_gets_the_events_of_its_resources(inside, node,
     hook = SimpleNamespace(owner=owner, types=[], node_uuid=None)
     with inside.runtime.read_connection() as connection:
         query = Webhooks(inside.runtime).selected(hook)
-        found = change_events.read(connection, query, 0, 100).rows
-    of_added = [each.type for each in found if each.resource_uuid == UUID(1)]
+        rows = change_events.read(connection, query, 0, 100).rows
+    of_added = [row.type for row in rows if row.resource_uuid == UUID(1)]
     assert {f"{kind}.created" for kind in kinds} == {*of_added}
 
 

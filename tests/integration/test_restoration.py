@@ -158,10 +158,10 @@ def test_concurrent_detections_declare_it_once(inside, loss):
     loss.note("touched")
     loss.life._heartbeat()
     lower(inside, loss.level)
-    found = restore.DatabaseRewound(loss.level, loss.life.conductor.watermark)
+    rewind = restore.DatabaseRewound(loss.level, loss.life.conductor.watermark)
     fences = []
     for _ in range(2):
-        inside.witness.declare_restored(inside.runtime, found)
+        inside.witness.declare_restored(inside.runtime, rewind)
         fences.append(inside.read(loss.nodes["touched"]).fence)
     assert [1, 1] == fences
 
@@ -265,14 +265,14 @@ def test_every_unfinished_operation_ends_without_a_command(inside, state):
                 created_at=utcnow(),
             )
         )  # fmt: skip
-    before = inside.read(node)
+    old_row = inside.read(node)
     with inside.runtime.transaction(Actor.COMMAND) as session:
         assert (1, 1) == restore.quarantine(session)
     harness.run()
     row = inside.read(node)
     assert MACHINE[State(row.provision_state)].kind in (Kind.FAILED, Kind.STABLE)
-    assert (before.instance_info, before.instance_uuid) == (row.instance_info, row.instance_uuid)
-    assert before.fence < row.fence
+    assert (old_row.instance_info, old_row.instance_uuid) == (row.instance_info, row.instance_uuid)
+    assert old_row.fence < row.fence
     assert [] == harness.inside.sent
     assert [] == harness.labels(node)
 

@@ -38,10 +38,10 @@ ERASE = requested("deploy", "erase_devices")
 def harness(database):
     environ = {"INGOT_AGENT_REQUIRE_TLS": "false", "INGOT_DATABASE_SECRETS_KEY": KEY}
     with ExitStack() as stack:
-        first = Inside(database, **environ)
-        data_keys.start(first.settings.database)
-        first.close()
-        inside = first.another()
+        first_view = Inside(database, **environ)
+        data_keys.start(first_view.settings.database)
+        first_view.close()
+        inside = first_view.another()
         stack.callback(inside.close)
         harness = Harness(inside, stack.enter_context(scripted_agent()))
         harness.offer("clean", ("deploy", "erase_devices", 10, {"abortable": True}))
@@ -109,15 +109,18 @@ def test_a_later_clean_is_of_the_same_tenancy(harness):
     harness.agent.fail("the disk is broken")
     harness.call(node)
     harness.run()
-    first = report(harness)
-    assert "not sanitized" == first["result"]
-    assert "broken" in first["operation"]["error"]
-    assert "deploy.erase_devices" == first["operation"]["failed_in"]
+    first_report = report(harness)
+    assert "not sanitized" == first_report["result"]
+    assert "broken" in first_report["operation"]["error"]
+    assert "deploy.erase_devices" == first_report["operation"]["failed_in"]
     harness.do(node, "provide")
     harness.call(node)
     harness.finish(node, result=ERASED)
-    second = report(harness)
-    assert ("sanitized", first["tenancy"]) == (second["result"], second["tenancy"])
+    second_report = report(harness)
+    assert ("sanitized", first_report["tenancy"]) == (
+        second_report["result"],
+        second_report["tenancy"],
+    )
 
 
 def test_a_tear_down_that_fails_is_of_the_present_tenancy(harness, monkeypatch):

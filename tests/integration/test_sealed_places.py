@@ -82,8 +82,8 @@ def test_a_secret_opens_at_its_place_only(sealed, writer):
     ]
     for column, ident, document in places:
         writer.write(column, ident, json.dumps(document))
-        found = getattr(sealed.read(ident), column.name)
-        assert "calvin" not in orjson.dumps(found).decode(), column
+        value = getattr(sealed.read(ident), column.name)
+        assert "calvin" not in orjson.dumps(value).decode(), column
         writer.write(column, ident, "{}")
     writer.write(NODES.driver_info, victim, json.dumps({**SECRET, "redfish_password": stolen}))
     assert SECRET == sealed.read(victim).driver_info
@@ -116,8 +116,8 @@ def test_a_secret_does_not_open_in_another_table(sealed, writer):
     with sealed.runtime.reading() as session:
         assert isinstance(session.scalars(select(Webhook)).one().secret, Unreadable)
         assert isinstance(session.get_one(Node, node).extra["x"], Unreadable)
-        found = session.scalars(select(VolumeTarget)).one().properties
-        assert isinstance(found["auth_password"], Unreadable)
+        properties = session.scalars(select(VolumeTarget)).one().properties
+        assert isinstance(properties["auth_password"], Unreadable)
         assert "calvin-token" == session.get_one(AgentRecord, node).token
 
 
@@ -153,19 +153,19 @@ def test_a_damaged_secret_costs_its_own_field_only(sealed, writer, monkeypatch):
         document = {**SECRET, "redfish_password": stored, "a": "kept"}
         writer.write(NODES.driver_info, node, json.dumps(document))
 
-        found = sealed.read(node).driver_info
-        assert isinstance(found["redfish_password"], Unreadable), name
-        assert "kept" == found["a"]
+        driver_info = sealed.read(node).driver_info
+        assert isinstance(driver_info["redfish_password"], Unreadable), name
+        assert "kept" == driver_info["a"]
         for path in ("/v1/nodes/detail", "/v1/nodes?fields=uuid,driver_info"):
             answer = client.get(path, headers=VERSION)
             assert 200 == answer.status_code, (name, answer.text)
-            infos = [each["driver_info"] for each in answer.json["nodes"]]
-            assert ["******"] * 2 == [each["redfish_password"] for each in infos]
+            infos = [entry["driver_info"] for entry in answer.json["nodes"]]
+            assert ["******"] * 2 == [info["redfish_password"] for info in infos]
         text_ = writer.read(NODES.driver_info, node)
         place = f"nodes.driver_info:{sealed.read(node).uuid}"
         assert json.loads(ring.open_text(text_, place)) == {**document, "redfish_password": None}
 
-        sealed.change(Node, node, driver_info={**found, "b": 1})  # another field is changed
+        sealed.change(Node, node, driver_info={**driver_info, "b": 1})  # another field is changed
         assert stored == password_of(writer, node), name
     assert SECRET == sealed.read(other).driver_info
 
@@ -239,7 +239,7 @@ def test_sessions_and_detached_rows_write_secrets_that_open(sealed, writer):
             row.progress, row.result)  # fmt: skip
         assert {"password": "calvin"} == session.scalars(select(Operation)).one().arguments
     stored = [writer.read(table.c[name], row.id) for name in ("args", "progress", "result")]
-    assert not any("calvin" in each for each in stored)
+    assert not any("calvin" in value for value in stored)
     writer.write(table.c.args, rows[2].id, writer.read(table.c.args, rows[0].id))
     with sealed.runtime.reading() as session:
         assert isinstance(session.get_one(OperationStep, rows[2].id).args["password"], Unreadable)

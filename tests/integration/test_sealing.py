@@ -50,9 +50,9 @@ def test_secrets_are_encrypted_in_place_and_read_as_they_were(sealed):
     node = sealed.node(driver_info=INFO)
 
     assert INFO == sealed.read(node).driver_info
-    (found,) = stored(sealed.url)
-    document = json.loads(found)
-    assert [] == [secret for secret in SECRETS if secret in found]
+    (content,) = stored(sealed.url)
+    document = json.loads(content)
+    assert [] == [secret for secret in SECRETS if secret in content]
     assert "https://bmc" == document["redfish_address"]
     assert "" == document["empty_password"]
     assert document["redfish_password"].startswith(MARK)
@@ -77,19 +77,19 @@ def test_a_process_with_a_missing_or_wrong_key_does_not_start(sealed, keys, word
 
 def test_rotation_changes_keys_and_no_rows(sealed):
     node = sealed.node(driver_info=INFO)
-    before = stored(sealed.url)
+    rows = stored(sealed.url)
 
     run(sealed, "rotate", keys=(OTHER, KEY))
 
-    assert before == stored(sealed.url)
+    assert rows == stored(sealed.url)
     renewed = another(sealed, OTHER)  # the first master key is not needed any more
     assert INFO == renewed.read(node).driver_info
     second = renewed.node(driver_info=INFO)
     # a process that has not read the new data key yet reads it when it is needed
     assert INFO == another(sealed, OTHER).read(second).driver_info
-    shown = json.loads(run(sealed, "status", keys=(OTHER,)))
-    assert 2 == len(shown["data_keys"])
-    assert shown["master_keys"] == list({key["master_key"] for key in shown["data_keys"]})
+    status = json.loads(run(sealed, "status", keys=(OTHER,)))
+    assert 2 == len(status["data_keys"])
+    assert status["master_keys"] == list({key["master_key"] for key in status["data_keys"]})
     renewed.close()
 
 
@@ -103,8 +103,8 @@ def test_the_doctor_reports_a_missing_key_and_one_that_is_not_used(database, mon
             "INGOT_API_HOST_IP": address,
             "INGOT_DATABASE_SECRETS_KEY": "\n".join(keys),
         }
-        found = examination.examine(settings.load(environ), fix=False)
-        return [each.subject for each in found if each.check == "encryption"]
+        findings = examination.examine(settings.load(environ), fix=False)
+        return [finding.subject for finding in findings if finding.check == "encryption"]
 
     monkeypatch.setattr(examination, "PAUSE", 0)
     assert subjects() == ([] if database.startswith("sqlite") else ["secrets"])
@@ -119,9 +119,11 @@ def test_the_doctor_reports_secrets_of_a_data_key_that_is_lost(sealed, monkeypat
     environ = {"INGOT_DATABASE_CONNECTION": sealed.url, "INGOT_DATABASE_SECRETS_KEY": KEY}
 
     def findings():
-        found = examination.examine(settings.load(environ), fix=False)
+        results = examination.examine(settings.load(environ), fix=False)
         return {
-            each.subject: each.explanation for each in found if each.check == "unreadable secrets"
+            finding.subject: finding.explanation
+            for finding in results
+            if finding.check == "unreadable secrets"
         }
 
     monkeypatch.setattr(examination, "PAUSE", 0)
@@ -132,9 +134,9 @@ def test_the_doctor_reports_secrets_of_a_data_key_that_is_lost(sealed, monkeypat
     run(sealed, "rotate")
     with sealed.runtime.write_connection() as connection:
         connection.execute(text("DELETE FROM data_keys WHERE id = :lost"), {"lost": lost})
-    found = findings()
-    assert {"nodes.driver_info", "agents.token"} <= {*found}
-    assert f"row {node}, which needs data key {lost}" in found["nodes.driver_info"]
+    explanations = findings()
+    assert {"nodes.driver_info", "agents.token"} <= {*explanations}
+    assert f"row {node}, which needs data key {lost}" in explanations["nodes.driver_info"]
 
 
 def test_a_running_process_reads_secrets_of_a_newer_data_key(sealed):
@@ -168,7 +170,7 @@ def test_older_rows_are_encrypted_in_batches(database, monkeypatch):
     assert 6 == sealing.seal_older_rows(keyed.runtime)
 
     for column in (Node.driver_info, Node.instance_info):
-        assert [] == [each for each in stored(plain.url, column) if "calvin" in each]
+        assert [] == [value for value in stored(plain.url, column) if "calvin" in value]
     (token,) = stored(plain.url, AgentRecord.token)
     assert token.startswith(MARK)
     assert [INFO] * 5 == [keyed.read(node).driver_info for node in nodes]

@@ -79,7 +79,7 @@ def test_readings_of_redfish_machines_are_kept_with_their_history(view, tmp_path
 
 @SQLITE
 @pytest.mark.parametrize(
-    ("faults", "first", "later", "names"),
+    ("faults", "first_count", "later_count", "names"),
     [
         ({}, 4, 2, {"Inlet", "Fan 0", "Power Supply 0"}),
         ({"sensors_only": {"expands": True}}, 3, 1, {"Inlet"}),
@@ -88,7 +88,7 @@ def test_readings_of_redfish_machines_are_kept_with_their_history(view, tmp_path
     ],
 )
 def test_the_first_read_searches_and_later_ones_cost_few_requests(
-    view, monkeypatch, faults, first, later, names
+    view, monkeypatch, faults, first_count, later_count, names
 ):
     paths, read = [], sweep.read
 
@@ -105,7 +105,7 @@ def test_the_first_read_searches_and_later_ones_cost_few_requests(
             assert 1 == sensor_sweep.sweep(view.runtime, "c-1")["read"]
             counts.append(len(paths))
         assert names == readings(view, node).keys()
-        assert (first, later) == tuple(counts)
+        assert (first_count, later_count) == tuple(counts)
 
 
 @SQLITE
@@ -123,12 +123,12 @@ def test_a_bmc_that_fails_keeps_its_last_readings_and_delays_no_other(view):
     with running(machines=2) as fleet:
         nodes = [redfish(view, machine) for machine in fleet.machines]
         sensor_sweep.sweep(view.runtime, "c-1")
-        before = rows(view)[nodes[0]]
+        old_row = rows(view)[nodes[0]]
         fleet.set_faults(0, bmc_dead=True)
         assert (1, 1) == itemized(sensor_sweep.sweep(view.runtime, "c-1"), "read", "failed")
         after_failure = rows(view)[nodes[0]]
         assert "did not answer" in after_failure.error
-        assert (before.read_at, before.readings, before.history) == (
+        assert (old_row.read_at, old_row.readings, old_row.history) == (
             after_failure.read_at, after_failure.readings, after_failure.history,
         )  # fmt: skip
         assert None is rows(view)[nodes[1]].error
@@ -256,10 +256,10 @@ def test_texts_of_a_bmc_reach_prometheus_only_within_limits(view, monkeypatch):
     monkeypatch.setattr(FakeManagement, "sensors", lambda *_: HOSTILE + many)
     node = view.node("active", name="n-1")
     sensor_sweep.sweep(view.runtime, "c-1")
-    kept = readings(view, node)
-    assert sensors.MOST == len(kept)
-    assert {'a"\\} 1', "twice", "twice #2", "x" * sensors.LONGEST_NAME, "f0"} <= kept.keys()
-    assert {"odd", "unit"}.isdisjoint(kept)
+    values = readings(view, node)
+    assert sensors.MOST == len(values)
+    assert {'a"\\} 1', "twice", "twice #2", "x" * sensors.LONGEST_NAME, "f0"} <= values.keys()
+    assert {"odd", "unit"}.isdisjoint(values)
     with view.runtime.reading() as session:
         text = "".join(sensor_series.lines(session, 600))
     labels = f'node="{view.read(node).uuid}",name="n-1",sensor="a\\"\\\\}} 1"'
@@ -301,8 +301,8 @@ def test_the_ring_has_a_length(view, monkeypatch, length, expected):
 def test_a_new_sensor_has_no_values_of_the_past_and_a_lost_one_is_forgotten(view, monkeypatch):
     node = view.node("active")
     for names in (("a", "b"), ("b", "c")):
-        found = [{**HOSTILE[0], "name": name} for name in names]
-        monkeypatch.setattr(FakeManagement, "sensors", lambda *_, found=found: found)
+        documents = [{**HOSTILE[0], "name": name} for name in names]
+        monkeypatch.setattr(FakeManagement, "sensors", lambda *_, documents=documents: documents)
         sensor_sweep.sweep(view.runtime, "c-1")
     ring = orjson.loads(rows(view)[node].history)
     assert {"b": [1.5, 1.5], "c": [None, 1.5]} == ring["values"]

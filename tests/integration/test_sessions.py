@@ -21,15 +21,15 @@ def die():
 
 def before_the_commit(runtime):
     """End this process when the transaction that wrote the session is about to be committed."""
-    written = []
+    writes = []
 
     def note(_connection, _cursor, statement, *_):
-        written.append(
+        writes.append(
             statement.startswith(("INSERT INTO api_tokens", "UPDATE api_tokens SET digest"))
         )
 
     event.listen(runtime.engine, "before_cursor_execute", note)
-    event.listen(runtime.engine, "commit", lambda _: any(written) and die())
+    event.listen(runtime.engine, "commit", lambda _: any(writes) and die())
 
 
 def before_the_answer(_runtime):

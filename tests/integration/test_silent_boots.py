@@ -42,30 +42,30 @@ def retry(harness):
 def test_a_silent_machine_is_powered_off_and_booted_again(silent):
     harness, make = silent
     node = make()
-    before = harness.last(node)
+    operation = harness.last(node)
     assert 1 == retry(harness)
-    after_it = harness.last(node)
-    assert ("queued", before.fence + 1) == (after_it.state, after_it.fence)
-    assert after_it.cursor < before.cursor
+    later_operation = harness.last(node)
+    assert ("queued", operation.fence + 1) == (later_operation.state, later_operation.fence)
+    assert later_operation.cursor < operation.cursor
     assert 0 == retry(harness)
 
 
-@pytest.mark.parametrize("why", ["its driver is not loaded here", "a defect"])
+@pytest.mark.parametrize("cause", ["its driver is not loaded here", "a defect"])
 def test_a_machine_that_cannot_be_booted_again_does_not_keep_others_from_it(
-    silent, monkeypatch, why
+    silent, monkeypatch, cause
 ):
     harness, make = silent
-    first, second = make(), make()
-    if why == "a defect":
+    first_node, second_node = make(), make()
+    if cause == "a defect":
         real = timeouts.callback_timeout
 
         def fails(session, node):
-            if node.id == first:
+            if node.id == first_node:
                 raise KeyError("a defect")
             return real(session, node)
 
         monkeypatch.setattr(timeouts, "callback_timeout", fails)
     else:
-        harness.inside.change(Node, first, driver="of another conductor")
+        harness.inside.change(Node, first_node, driver="of another conductor")
     assert 1 == retry(harness)
-    assert ["waiting", "queued"] == [harness.last(node).state for node in (first, second)]
+    assert ["waiting", "queued"] == [harness.last(node).state for node in (first_node, second_node)]

@@ -17,8 +17,8 @@ def test_a_process_suspended_while_it_writes_does_not_block_other_writers(tmp_pa
     engine.dispose()
     child = os.fork()
     if child == 0:
-        own = connections.connect(url)
-        with transactions.transaction(own) as session:
+        child_engine = connections.connect(url)
+        with transactions.transaction(child_engine) as session:
             session.execute(text("INSERT INTO t VALUES (1)"))
             os.kill(os.getpid(), signal.SIGSTOP)
         time.sleep(60)

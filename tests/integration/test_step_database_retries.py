@@ -14,11 +14,11 @@ from tests.integration.harness import Harness, requested
 @contextmanager
 def out_of_reach(engine, text, times):
     """Let statements that contain a text fail so many times."""
-    left, call = [times], Prepared._call
+    failures, call = [times], Prepared._call
 
     def fail(_connection, _cursor, statement, *_):
-        if text in statement and left[0]:
-            left[0] -= 1
+        if text in statement and failures[0]:
+            failures[0] -= 1
             raise OperationalError(statement, None, Exception("server closed the connection"))
 
     def call_or_fail(prepared, connection, method, sql, parameters, **options):
@@ -29,7 +29,7 @@ def out_of_reach(engine, text, times):
     try:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(Prepared, "_call", call_or_fail)
-            yield left
+            yield failures
     finally:
         event.remove(engine, "before_cursor_execute", fail)
 
@@ -41,20 +41,20 @@ def test_a_step_waits_for_the_database(inside, statement):
     node = harness.node()
     inside.agent(node)
     harness.ask(node, "clean", clean_steps=[requested("management", "polish")])
-    with out_of_reach(inside.runtime.engine, statement, 2) as left:
+    with out_of_reach(inside.runtime.engine, statement, 2) as failures:
         harness.run()
-    assert 0 == left[0]
+    assert 0 == failures[0]
     assert [("management.polish", "done")] == harness.labels(node)
     assert "manageable" == harness.state(node)
 
 
 def test_a_statement_that_cannot_succeed_is_not_retried():
-    tried = []
+    calls = []
 
     def work():
-        tried.append(work)
+        calls.append(work)
         raise IntegrityError("INSERT INTO nodes", None, Exception("UNIQUE constraint failed"))
 
     with pytest.raises(IntegrityError):
         until_available(work)
-    assert 1 == len(tried)
+    assert 1 == len(calls)

@@ -159,8 +159,8 @@ def test_a_conductor_that_dies_after_any_step_leaves_no_port_in_a_wrong_network(
         commands = commands_at(crashing, device, monkeypatch)
         life(crashing, device, None, None)
         for verb, counts in deepcopy(commands).items():
-            for nth, (before, after) in enumerate(pairwise([counts[0], *counts]), 1):
-                if after != before:  # the step has changed the port
+            for nth, (old_count, new_count) in enumerate(pairwise([counts[0], *counts]), 1):
+                if new_count != old_count:  # the step has changed the port
                     died = crash_harness.Interruption(crash_harness.CONDUCTOR, "acted", nth, False)
                     life(crashing, device, verb, died)
 

@@ -13,28 +13,28 @@ RESET = {"interface": "bios", "step": "factory_reset", "args": {}}
 @pytest.fixture
 def node(inside):
     """A node with the traits CUSTOM_A and CUSTOM_B."""
-    made = inside.node("available")
+    node_id = inside.node("available")
     with inside.runtime.transaction() as session:
-        session.add_all(NodeTrait(node_id=made, trait=f"CUSTOM_{letter}") for letter in "AB")
-    return made
+        session.add_all(NodeTrait(node_id=node_id, trait=f"CUSTOM_{letter}") for letter in "AB")
+    return node_id
 
 
-def of_templates(inside, node, **kept):
+def of_templates(inside, node, **new_templates):
     """Return the steps of a deployment with the instance's `traits`, and these templates."""
     with inside.runtime.transaction() as session:
-        for name, steps in kept.items():
+        for name, steps in new_templates.items():
             templates.create(session, {"name": name, "steps": steps})
     with inside.runtime.reading() as session:
         return templates.steps_of(session, session.get_one(Node, node))
 
 
 def test_templates_of_the_requested_traits_add_their_steps(inside, node):
-    first, second, third = ({**RESET, "step": name, "priority": 1} for name in ("a", "b", "c"))
-    assert [] == of_templates(inside, node, CUSTOM_A=[first], CUSTOM_B=[second], CUSTOM_C=[third])
+    step_a, step_b, step_c = ({**RESET, "step": name, "priority": 1} for name in ("a", "b", "c"))
+    assert [] == of_templates(inside, node, CUSTOM_A=[step_a], CUSTOM_B=[step_b], CUSTOM_C=[step_c])
     inside.change(Node, node, instance_info={"traits": ["CUSTOM_B", "CUSTOM_A"]})
-    assert [first, second] == of_templates(inside, node)
+    assert [step_a, step_b] == of_templates(inside, node)
     inside.change(Node, node, instance_info={"traits": ["CUSTOM_B"]})
-    assert [second] == of_templates(inside, node)
+    assert [step_b] == of_templates(inside, node)
     inside.change(Node, node, instance_info={"traits": ["CUSTOM_B", "CUSTOM_C"]})
     with pytest.raises(Invalid, match="missing traits CUSTOM_C"):
         of_templates(inside, node)

@@ -95,25 +95,25 @@ def test_claims_of_others_and_waits_of_other_kinds_stay(inside, conductor):
     other = inside.conductor("c-2")
     foreign, _ = claimed(inside, other)
     other.attempts.clear()
-    kept = [
+    names = [
         waiting(inside, other),
         waiting(inside, conductor, watched_until=None),  # its agent's heartbeat resumes it
         waiting(inside, conductor, wake_at=after(60)),  # its poll is due later
     ]
     assert (0, 0) == give_up_lost(conductor)
     assert ["running"] + 3 * ["waiting"] == [
-        inside.operation(name).state for name in (foreign, *kept)
+        inside.operation(name).state for name in (foreign, *names)
     ]
 
 
 def test_an_agent_is_asked_again_unless_it_is_polled_under_this_fence(inside, conductor):
-    asked, polled, outdated = (waiting(inside, conductor) for _ in range(3))
-    fences = {inside.operation(polled).id: 1, inside.operation(outdated).id: 2}
+    asked_name, polled_name, outdated_name = (waiting(inside, conductor) for _ in range(3))
+    fences = {inside.operation(polled_name).id: 1, inside.operation(outdated_name).id: 2}
     conductor.wait_monitor = SimpleNamespace(
         watches=lambda operation, fence: fences.get(operation) == fence
     )
     assert (0, 2) == give_up_lost(conductor)
-    states = [inside.operation(name).state for name in (asked, polled, outdated)]
+    states = [inside.operation(name).state for name in (asked_name, polled_name, outdated_name)]
     assert ["queued", "waiting", "queued"] == states
 
 

@@ -13,9 +13,9 @@ pytestmark = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indir
 
 @pytest.fixture
 def volumes():
-    with volume_service.serving("v-1") as found:
-        found.type = "fibre_channel"
-        yield found
+    with volume_service.serving("v-1") as service:
+        service.type = "fibre_channel"
+        yield service
 
 
 @pytest.fixture

@@ -152,11 +152,11 @@ def test_the_last_heartbeat_of_an_awaited_agent_is_shown(waiting):
     harness.run()
     row = harness.inside.read(node)
     assert row.last_error.startswith("Timeout reached while waiting for the agent of node ")
-    for known in (
+    for part in (
         "; no agent heartbeat since ", "; the last known power state is power on",
         "; the boot medium http://a is far away",
     ):  # fmt: skip
-        assert known in row.last_error
+        assert part in row.last_error
 
 
 def test_a_boot_warning_is_in_the_history_and_is_cleared_by_the_next_boot(harness, monkeypatch):
@@ -203,7 +203,7 @@ def test_a_refused_lookup_is_logged_and_shown_at_nodes_that_wait_for_their_agent
         with capture_logs() as logged:
             for _ in range(3):
                 assert 404 == get(api, "/v1/lookup?addresses=52:54:00:AA:BB:CC").status_code
-        (line,) = (each for each in logged if each["event"] == "lookup.refused")
+        (line,) = (entry for entry in logged if entry["event"] == "lookup.refused")
         assert ("warning", ["52:54:00:aa:bb:cc"], "no port has any of these addresses") == (
             line["log_level"], line["macs"], line["why"]
         )  # fmt: skip
@@ -231,7 +231,7 @@ def test_many_refused_lookups_are_few_short_entries(harness, redis_client, redis
     monkeypatch.setattr(refused_lookups, "MOST", 10)
     with asking(harness, redis_url) as api:
         for number in range(30):
-            macs = ",".join(f"52:54:00:00:{each:02x}:{number:02x}" for each in range(40))
+            macs = ",".join(f"52:54:00:00:{byte:02x}:{number:02x}" for byte in range(40))
             answer = api.get(
                 f"/v1/lookup?addresses={macs}",
                 headers={

@@ -90,7 +90,11 @@ class Lab:
         """Create a machine, and its node."""
         # a machine that boots for each operation takes longest: it gets its processor first
         machine = self.hypervisor.add(
-            spec.name, spec.firmware, self.service.bootfile, first=not spec.fast, wire=spec.wire
+            spec.name,
+            spec.firmware,
+            self.service.bootfile,
+            has_priority=not spec.fast,
+            wire=spec.wire,
         )
         journey = Journey(
             self.service, self.hypervisor, machine, self.systems, self.view.say, spec.fast
@@ -268,11 +272,11 @@ def up(lab, machines):
 
 
 def main():
-    asked = argparse.ArgumentParser(prog="tests.lab")
-    asked.add_argument("order", nargs="?", default="run", choices=("run", "faults", "up", "down"))
+    parser = argparse.ArgumentParser(prog="tests.lab")
+    parser.add_argument("order", nargs="?", default="run", choices=("run", "faults", "up", "down"))
     names = [spec.name for spec in MACHINES]
-    asked.add_argument("--machine", action="append", choices=names, help="only this machine")
-    arguments = asked.parse_args()
+    parser.add_argument("--machine", action="append", choices=names, help="only this machine")
+    arguments = parser.parse_args()
     order = arguments.order
     machines = [spec for spec in MACHINES if spec.name in (arguments.machine or names)]
     warnings.filterwarnings("ignore", message="Unverified HTTPS")

@@ -19,17 +19,17 @@ KEPT = 2
 
 def place():
     """Folder of the cache; `LAB_CACHE` overrides it."""
-    named = os.environ.get("LAB_CACHE")
-    found = Path(named) if named else Path("/var/cache/ingot-tests/lab")
-    found.mkdir(parents=True, exist_ok=True)
-    return found
+    override = os.environ.get("LAB_CACHE")
+    folder = Path(override) if override else Path("/var/cache/ingot-tests/lab")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def key(*made_of):
     """Hash of files, texts and bytes."""
     summed = hashlib.sha256()
-    for each in made_of:
-        for part in sorted(each.rglob("*")) if isinstance(each, Path) and each.is_dir() else [each]:
+    for item in made_of:
+        for part in sorted(item.rglob("*")) if isinstance(item, Path) and item.is_dir() else [item]:
             if isinstance(part, Path):
                 if not part.is_file() or "__pycache__" in part.parts:
                     continue
@@ -51,18 +51,18 @@ def kept(kind, *made_of):
     with open(place() / f"{kind}.lock", "w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
         ready = folder / ".complete"
-        made = ready.exists()
-        if not made:
+        is_complete = ready.exists()
+        if not is_complete:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-        yield folder, made
+        yield folder, is_complete
         ready.touch()
         _forget(kind, folder)
 
 
 def _forget(kind, present):
     """Remove the oldest entries."""
-    others = [path for path in place().glob(f"{kind}-*") if path != present and path.is_dir()]
-    others.sort(key=lambda each: each.stat().st_mtime, reverse=True)
-    for each in others[KEPT - 1 :]:
-        shutil.rmtree(each, ignore_errors=True)
+    folders = [path for path in place().glob(f"{kind}-*") if path != present and path.is_dir()]
+    folders.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
+    for folder in folders[KEPT - 1 :]:
+        shutil.rmtree(folder, ignore_errors=True)

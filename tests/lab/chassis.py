@@ -23,8 +23,8 @@ def set_boot_order(domain, names):
     for parent in (domain.find("os"), *devices):
         for match in parent.findall("boot"):
             parent.remove(match)
-    found = [device for name in names for device in devices.findall(DEVICES[name])]
-    for number, device in enumerate(found, 1):
+    boot_devices = [device for name in names for device in devices.findall(DEVICES[name])]
+    for number, device in enumerate(boot_devices, 1):
         ET.SubElement(device, "boot", order=str(number))
 
 
@@ -46,18 +46,18 @@ def main(uri, domain, order, *arguments):  # noqa: C901 - one closure per comman
 
     def boot(value):
         tree = read()
-        wanted = [value] if value in DEVICES else []
-        set_boot_order(tree, dict.fromkeys([*wanted, "default"]))
+        names = [value] if value in DEVICES else []
+        set_boot_order(tree, dict.fromkeys([*names, "default"]))
         virsh("define", "/dev/stdin", input=ET.tostring(tree))
 
     def first():
         devices = read().find("devices")
-        found = (
+        names = (
             name
             for name, path in DEVICES.items()
             if any(match.find("boot[@order='1']") is not None for match in devices.findall(path))
         )
-        return next(found, "default")
+        return next(names, "default")
 
     if order == "get":
         readers = {

@@ -74,11 +74,11 @@ def agent_never_boots(lab, journey):
 @contextmanager
 def at(journey, label, act):
     """Call `act` once the node is at a step."""
-    done = journey.once_at(label, act)
+    end = journey.once_at(label, act)
     try:
         yield
     finally:
-        done()
+        end()
 
 
 @contextmanager

@@ -231,11 +231,11 @@ class Hypervisor:
     def _virsh(self, *arguments):
         """Output of virsh; None when it fails."""
         command = ["virsh", "-q", "-c", self.uri, *map(str, arguments)]
-        done = subprocess.run(
+        result = subprocess.run(
             command, check=False, capture_output=True, text=True, timeout=60,
             env={**os.environ, **self._environ},
         )  # fmt: skip
-        return None if done.returncode else done.stdout
+        return None if result.returncode else result.stdout
 
     def _start_redfish(self, emulator):
         folder, port = self.folder / "bmc", free_port()
@@ -245,8 +245,8 @@ class Hypervisor:
                 "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1",
                 "-keyout", str(folder / "bmc.key"), "-out", str(folder / "bmc.crt"),
             )  # fmt: skip
-        known = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
-        (folder / "htpasswd").write_text(f"{USER}:{known}\n")
+        digest = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+        (folder / "htpasswd").write_text(f"{USER}:{digest}\n")
         settings = EMULATOR.format(port=port, uri=self.uri, folder=folder)
         (folder / "emulator.conf").write_text(settings)
         self.redfish = self.processes.start(
@@ -255,12 +255,12 @@ class Hypervisor:
         self.redfish_url = f"https://127.0.0.1:{port}"
         until(lambda: _answers(f"{self.redfish_url}/redfish/v1/"), "the start of the BMC", 60)
 
-    def add(self, name, firmware, bootfile="none", *, first=True, wire=None):
+    def add(self, name, firmware, bootfile="none", *, has_priority=True, wire=None):
         """
         Create a machine, switched off.
 
-        bootfile: file or URL that DHCP offers. first: with too few processors, it has priority over
-        machines without it. wire: its network, if it is not QEMU's.
+        bootfile: file or URL that DHCP offers. has_priority: over machines without it, if there are
+        too few processors. wire: its network, if it is not QEMU's.
         """
         disk, console = self.folder / f"disks/{name}", self.folder / f"consoles/{name}"
         identity = uuid.uuid5(uuid.NAMESPACE_URL, f"lab:{name}")
@@ -282,17 +282,17 @@ class Hypervisor:
                 f"bootfile={bootfile}",
             )
         )
-        kind, attributes, more, features = FIRMWARE[firmware]
+        kind, attributes, elements, features = FIRMWARE[firmware]
         card = self._wire(wire, mac) if wire else CARD.format(mac=mac)
         domain = self.folder / f"settings/{name}.xml"
         domain.write_text(
             DOMAIN.format(
                 name=name, uuid=identity, memory=MEMORY, type=kind, attributes=attributes,
-                more=more.format(folder=self.folder, name=name), features=features, card=card,
-                emulator=self._emulator(first), disk=disk,
+                more=elements.format(folder=self.folder, name=name), features=features, card=card,
+                emulator=self._emulator(has_priority), disk=disk,
                 console=console, serial_port=machine.serial_port, options="".join(
-                    f"<qemu:arg value='-set'/><qemu:arg value='netdev.hostnet0.{each}'/>"
-                    for each in network
+                    f"<qemu:arg value='-set'/><qemu:arg value='netdev.hostnet0.{option}'/>"
+                    for option in network
                 ),
             )
         )  # fmt: skip
@@ -326,9 +326,9 @@ class Hypervisor:
             "relay", sys.executable, "-m", "tests.lab.relay", HOST, *ports, cwd=ROOT
         )
 
-    def _emulator(self, first):
+    def _emulator(self, has_priority):
         program = packages.program("qemu-system-x86_64")
-        if first:
+        if has_priority:
             return program
         path = self.folder / "settings/emulator"
         path.write_text(f'#!/bin/sh\nexec nice -n 10 {program} "$@"\n')
@@ -391,8 +391,8 @@ def _answers(url):
 
 def _sushy_emulator(say):
     """Install sushy-emulator, in its own environment: libvirt's binding has to be compiled."""
-    with cache.kept("emulator", REQUIREMENTS, sys.version) as (folder, made):
-        if not made:
+    with cache.kept("emulator", REQUIREMENTS, sys.version) as (folder, is_complete):
+        if not is_complete:
             say("installing sushy-emulator")
             run(sys.executable, "-m", "venv", str(folder / "venv"))
             run(

@@ -51,10 +51,10 @@ class Journey:
         self._say(f"{self.node}: {name}, {self.times[name]:.0f} s")
         self.doing = ""
 
-    def ask(self, verb, *more, phase=None):
+    def ask(self, verb, *options, phase=None):
         """Request a verb, and wait for its target state."""
         with self.phase(phase or verb):
-            self.service.baremetal("node", verb, self.node, "--wait", PATIENCE, *more)
+            self.service.baremetal("node", verb, self.node, "--wait", PATIENCE, *options)
 
     def set(self, *fields):
         """Set fields of the node, as options of the command."""
@@ -138,13 +138,13 @@ class Journey:
             self.ask(verb, "--config-drive", folder)
         self.tenant(system, mark, f'"uuid": "{name}"')
 
-    def tenant(self, system, mark, *more, phase="tenant up"):
+    def tenant(self, system, mark, *texts, phase="tenant up"):
         """Wait for the tenant's system; it must print these words."""
         with self.phase(phase):
             until(
                 lambda: "TENANT ready" in self.machine.output(mark), "the tenant's system", PATIENCE
             )
-        for words in (f"TENANT system={system} firmware={self.machine.firmware}", *more):
+        for words in (f"TENANT system={system} firmware={self.machine.firmware}", *texts):
             self.expect_on_console(words, mark)
 
     def reboot_as_tenant(self, system):
@@ -229,8 +229,8 @@ class Journey:
         self.set("--retired", "--retired-reason", "end of the lab")
 
     def is_in(self, state):
-        found = self.settled()["provision_state"]
-        assert state == found, f"{self.node} is in {found!r}, not {state!r}"
+        provision_state = self.settled()["provision_state"]
+        assert state == provision_state, f"{self.node} is in {provision_state!r}, not {state!r}"
 
     def again(self):
         """Take the node from a failed deployment to available."""

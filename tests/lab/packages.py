@@ -50,27 +50,27 @@ def program(name):
 
 def missing():
     """Packages to install, sorted."""
-    found = set()
+    names = set()
     for path, packages in NEEDED.items():
         if not (Path(path).exists() if "/" in path else program(path)):
-            found.update(packages)
-    return sorted(found)
+            names.update(packages)
+    return sorted(names)
 
 
 def install(say):
     """Install missing packages, after announcing them. Raises LookupError if that is impossible."""
-    wanted = missing()
-    if not wanted:
+    names = missing()
+    if not names:
         return
     if os.geteuid() != 0 or not program("apt-get"):
-        raise LookupError(f"install these packages of Debian 12, then try again: {wanted}")
-    say(f"installing {len(wanted)} packages of Debian: {', '.join(wanted)}")
+        raise LookupError(f"install these packages of Debian 12, then try again: {names}")
+    say(f"installing {len(names)} packages of Debian: {', '.join(names)}")
     environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    install = ["install", "-y", "--no-install-recommends", *wanted]
+    install = ["install", "-y", "--no-install-recommends", *names]
     for arguments in (["update"], install):
         command = ["apt-get", "-qq", *arguments]
-        done = subprocess.run(
+        result = subprocess.run(
             command, env=environ, check=False, capture_output=True, text=True, timeout=900
         )
-        if done.returncode and arguments is install:
-            raise LookupError(f"apt-get could not install them: {done.stderr[-500:]}")
+        if result.returncode and arguments is install:
+            raise LookupError(f"apt-get could not install them: {result.stderr[-500:]}")

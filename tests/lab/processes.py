@@ -45,13 +45,13 @@ class Processes:
     def running(self):
         """Pids of the running processes."""
         marks = {f"LAB_PROCESS_OF={self.folder}", f"HOME={self.folder}"}
-        found = set()
+        pids = set()
         for path in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 environ = set((path / "environ").read_text(errors="replace").split("\0"))
                 if marks & environ and int(path.name) != os.getpid():
-                    found.add(int(path.name))
-        return found
+                    pids.add(int(path.name))
+        return pids
 
     def end(self):
         """End the processes; kill those that ignore SIGTERM."""

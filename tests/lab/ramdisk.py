@@ -41,39 +41,39 @@ def lines(name):
 
 def run(*command, **about):
     """Run a command; return its output. Raises RuntimeError with the end of its messages."""
-    done = subprocess.run(command, check=False, capture_output=True, timeout=900, **about)
-    if done.returncode:
-        messages = (done.stderr or done.stdout or b"").decode(errors="replace")[-800:]
-        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {messages}")
-    return done.stdout
+    result = subprocess.run(command, check=False, capture_output=True, timeout=900, **about)
+    if result.returncode:
+        messages = (result.stderr or result.stdout or b"").decode(errors="replace")[-800:]
+        raise RuntimeError(f"{command[0]} ended with {result.returncode}: {messages}")
+    return result.stdout
 
 
 def build(say):
     """Build the ramdisk, or take it from the cache."""
     system = _system(say)
-    with cache.kept("ramdisk", HERE, REQUIREMENTS, Path(__file__), SUITE) as (folder, made):
-        found = Ramdisk(
+    with cache.kept("ramdisk", HERE, REQUIREMENTS, Path(__file__), SUITE) as (folder, is_complete):
+        ramdisk = Ramdisk(
             folder / "kernel", folder / "initramfs", folder / "root", _modules_of(system)
         )
-        if not made:
+        if not is_complete:
             say("building the ramdisk (a minute)")
-            _fill(system, found)
-            _pack(system, found)
-    return found
+            _fill(system, ramdisk)
+            _pack(system, ramdisk)
+    return ramdisk
 
 
 def _system(say):
     """Folder with Debian's packages, unpacked."""
-    with cache.kept("system", HERE / "packages.list", SUITE) as (folder, made):
-        if not made:
+    with cache.kept("system", HERE / "packages.list", SUITE) as (folder, is_complete):
+        if not is_complete:
             say("fetching the ramdisk's packages (a minute or two)")
             mirror = run(
                 "apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"
             ).decode()
             mirrors = [word for word in mirror.split() if "security" not in word]
-            wanted = ",".join(lines("packages.list"))
+            names = ",".join(lines("packages.list"))
             run(
-                packages.program("debootstrap"), "--variant=minbase", f"--include={wanted}",
+                packages.program("debootstrap"), "--variant=minbase", f"--include={names}",
                 SUITE, str(folder / "root"), mirrors[0],
             )  # fmt: skip
     return folder / "root"
@@ -88,7 +88,7 @@ def _fill(system, ramdisk):
     root, release = ramdisk.root, ramdisk.modules.name
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()
-    out = [f"--exclude=./{each}" if "/" in each else f"--exclude={each}" for each in _left_out()]
+    out = [f"--exclude=./{path}" if "/" in path else f"--exclude={path}" for path in _left_out()]
     with subprocess.Popen(
         ["tar", "-C", system, *out, "-cf", "-", "."], stdout=subprocess.PIPE
     ) as source:
@@ -154,7 +154,7 @@ def _put_modules(system, root, modules):
 
 def needed(system, release, names):
     """Paths of kernel modules and of their dependencies, in the order to load them."""
-    found = {}
+    paths = {}
     for name in names:
         listing = subprocess.run(
             ["chroot", system, "modprobe", "-S", release, "--show-depends", name],
@@ -163,8 +163,8 @@ def needed(system, release, names):
         for line in listing.stdout.splitlines():
             if line.startswith("insmod"):
                 path = line.split()[1]
-                found.setdefault(path if path.startswith("/usr") else f"/usr{path}")
-    return list(found)
+                paths.setdefault(path if path.startswith("/usr") else f"/usr{path}")
+    return list(paths)
 
 
 def _pack(system, ramdisk):

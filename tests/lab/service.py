@@ -140,20 +140,20 @@ class Service:
         """Output of the `baremetal` command, decoded. Raises Refused."""
         command = [Path(sys.executable).with_name("baremetal"), *map(str, words)]
         shows = words[1] in ("create", "show", "list")
-        done = subprocess.run(
+        result = subprocess.run(
             [*command, "-f", "json"] if shows else command, check=False, capture_output=True,
             text=True, timeout=900, env={**os.environ, "OS_AUTH_TYPE": "none",
             "OS_ENDPOINT": self.url, "OS_BAREMETAL_API_VERSION": "latest"},
         )  # fmt: skip
-        if done.returncode:
-            raise Refused(done.stderr.strip())
-        return json.loads(done.stdout) if shows else done.stdout
+        if result.returncode:
+            raise Refused(result.stderr.strip())
+        return json.loads(result.stdout) if shows else result.stdout
 
     def step(self, node):
         """Label of a node's current step; None without one."""
-        found = self.get(f"nodes/{node}/operations")["operations"]
-        if not found or found[0]["finished_at"]:
+        operations = self.get(f"nodes/{node}/operations")["operations"]
+        if not operations or operations[0]["finished_at"]:
             return None
-        operation = self.get(f"operations/{found[0]['uuid']}")
+        operation = self.get(f"operations/{operations[0]['uuid']}")
         running = (step for step in operation["steps"] if step["state"] in ("running", "waiting"))
-        return next((f"{each['interface']}.{each['step']}" for each in running), None)
+        return next((f"{step['interface']}.{step['step']}" for step in running), None)

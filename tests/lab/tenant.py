@@ -57,9 +57,9 @@ def build(ramdisk, system, say):
     ramdisk: source of the kernel.
     """
     made_of = (HERE, Path(__file__), ramdisk.kernel, system)
-    with cache.kept(f"tenant-{system}", *made_of) as (folder, made):
+    with cache.kept(f"tenant-{system}", *made_of) as (folder, is_complete):
         qcow2, raw = folder / f"{system}.qcow2", folder / f"{system}.raw"
-        if not made:
+        if not is_complete:
             say(f"building the image of the {system} system")
             work = folder / "work"
             work.mkdir()

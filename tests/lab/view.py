@@ -57,8 +57,8 @@ class View:
         for journey in journeys:
             state, step = _where(service, journey.node)
             output = journey.machine.output(max(0, journey.machine.mark() - 400))
-            last = (output.splitlines() or [""])[-1]
-            table.add_row(journey.node, journey.doing, state, step, Text(last[-60:]))
+            last_line = (output.splitlines() or [""])[-1]
+            table.add_row(journey.node, journey.doing, state, step, Text(last_line[-60:]))
         return Group(table, *(Text(line) for line in self._events))
 
     def table(self, journeys):

@@ -26,18 +26,18 @@ def worlds() -> Iterator[tuple[str, World, bool]]:
     for fault in FAULTS:
         yield f"a queue between two flows, {fault}", World(faults=(fault,), queues=True), True
     for fault in FAULTS:
-        releases = World(faults=(fault,), last=1, releases=(1, 2), needs=2, unaware=True)
+        releases = World(faults=(fault,), last_step=1, releases=(1, 2), needs=2, unaware=True)
         yield f"releases 1 and 2, {fault}", releases, True
     yield from _partitions()
     for releases in ((1, 2), (2, 2)):
         faults = ("death", EXCHANGE)
         one, two = releases
-        exchanged = World(faults=faults, last=1, releases=releases, needs=2, unaware=True)
+        exchanged = World(faults=faults, last_step=1, releases=releases, needs=2, unaware=True)
         yield f"releases {one} and {two}, {' + '.join(faults)}", exchanged, False
     for pair in combinations_with_replacement(FAULTS, 2):
         if pair != ("restore", "restore"):  # the first one ends the operation
             rows = "restore" not in pair
-            yield " + ".join(pair), World(faults=pair, last=1, rows=rows), False
+            yield " + ".join(pair), World(faults=pair, last_step=1, rows=rows), False
 
 
 def _partitions() -> Iterator[tuple[str, World, bool]]:
@@ -45,19 +45,19 @@ def _partitions() -> Iterator[tuple[str, World, bool]]:
     for cut in CUTS:
         yield f"three steps, {cut}", World(faults=(cut,)), True
         for fault in BESIDE_CUTS:
-            yield f"{cut} + {fault}", World(faults=(cut, fault), last=1), False
+            yield f"{cut} + {fault}", World(faults=(cut, fault), last_step=1), False
     for pair in combinations_with_replacement(CUTS, 2):
-        yield " + ".join(pair), World(faults=pair, last=1), False
+        yield " + ".join(pair), World(faults=pair, last_step=1), False
     for fault in BESIDE_PROMOTIONS:
         faults = (PROMOTION, fault) if fault else (PROMOTION,)
-        yield " + ".join(faults), World(faults=faults, last=1, prompt=True), False
+        yield " + ".join(faults), World(faults=faults, last_step=1, prompt=True), False
 
 
 def main() -> int:
     gc.disable()  # states form no cycles, and there are many of them
-    wanted = sys.argv[1:] or [""]
+    patterns = sys.argv[1:] or [""]
     for name, world, alone in worlds():
-        if not any(each in name for each in wanted):
+        if not any(pattern in name for pattern in patterns):
             continue
         begun = time.process_time()
         try:

@@ -24,13 +24,13 @@ class Edge(NamedTuple):
 class Broken(Exception):
     """An invariant is violated."""
 
-    what: str
+    violation: str
     trace: list[str]  # the actions that lead to the state
     state: Hashable
 
     def __str__(self) -> str:
         lines = (f"{number:3}  {label}" for number, label in enumerate(self.trace, 1))
-        return "\n".join([self.what, *lines, f"     {self.state}"])
+        return "\n".join([self.violation, *lines, f"     {self.state}"])
 
 
 @dataclass(slots=True)
@@ -68,15 +68,15 @@ def explore(
 
     def reach(state: S, came: tuple[int, str]) -> int:
         state = canonical(state)
-        known = index.setdefault(state, len(graph.states))
-        if known == len(graph.states):
+        number = index.setdefault(state, len(graph.states))
+        if number == len(graph.states):
             graph.states.append(state)
             graph.came.append(came)
             graph.fairly_from.append([])
-            what = wrong(state)
-            if what:
-                raise Broken(what, graph.trace(known), state)
-        return known
+            violation = wrong(state)
+            if violation:
+                raise Broken(violation, graph.trace(number), state)
+        return number
 
     for label, state in initial:
         reach(state, (-1, label))
@@ -85,9 +85,9 @@ def explore(
         state = graph.states[at]
         for edge in edges(state):
             graph.edges += 1
-            what = wrong_edge(state, edge)
-            if what:
-                raise Broken(what, [*graph.trace(at), edge.label], edge.to)
+            violation = wrong_edge(state, edge)
+            if violation:
+                raise Broken(violation, [*graph.trace(at), edge.label], edge.to)
             to = reach(edge.to, (at, edge.label))
             if edge.fair and to != at:
                 graph.fairly_from[to].append(at)
@@ -107,10 +107,10 @@ def check_that_it_ends(graph: Graph, over: Callable[[S], bool]) -> None:
     for index in pending:
         ends[index] = True
     while pending:
-        for before in graph.fairly_from[pending.pop()]:
-            if not ends[before]:
-                ends[before] = True
-                pending.append(before)
+        for origin in graph.fairly_from[pending.pop()]:
+            if not ends[origin]:
+                ends[origin] = True
+                pending.append(origin)
     stuck = ends.find(0)
     if stuck >= 0:
         raise Broken("no conductor drives the operation", graph.trace(stuck), graph.states[stuck])

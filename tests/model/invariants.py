@@ -41,8 +41,8 @@ def wrong(world: World, state: State) -> str | None:
     if (row.state == RUNNING) != (row.claimed_by is not None and row.state not in (WAITING, *OVER)):
         return "a running operation has no claimant, or another operation has one"
     holders = sum(
-        each.at in ATTEMPTING and world.holds(row, which, each)
-        for which, each in enumerate(state.threads)
+        thread.at in ATTEMPTING and world.holds(row, which, thread)
+        for which, thread in enumerate(state.threads)
     )
     if holders > 1:
         return "two attempts may record"
@@ -66,10 +66,10 @@ def _is_abandoned(state: State) -> bool:
     """Whether a claim may lack its attempt: claimant dead or hung, or its lease lost to another."""
     claimant = state.row.claimed_by
     assert claimant is not None
-    gone = state.conductors[claimant[0]]
-    died = gone.life == DEAD or gone.incarnation != claimant[1]
+    conductor = state.conductors[claimant[0]]
+    died = conductor.life == DEAD or conductor.incarnation != claimant[1]
     hung = state.hung == (*claimant, state.row.fence)
-    return died or hung or gone.behind or state.emptied or state.stopped or state.restored
+    return died or hung or conductor.behind or state.emptied or state.stopped or state.restored
 
 
 def wrong_edge(world: World, state: State, edge: Edge) -> str | None:  # noqa: C901 - one branch per invariant
@@ -80,28 +80,30 @@ def wrong_edge(world: World, state: State, edge: Edge) -> str | None:  # noqa: C
         return None  # the rows are those of the backup
     if state.restored and not to.restored and state.worked and to.row.state not in OVER:
         return "an operation with work since the backup continues"
-    sent = to.messages - state.messages
+    new_messages = to.messages - state.messages
     # the next link follows an admitted claim, even if a restored row says otherwise
     follows = edge.label.endswith(NEXT_LINK)
-    claimable = any(fence == to.row.fence for _, fence, *_ in sent)
+    claimable = any(fence == to.row.fence for _, fence, *_ in new_messages)
     if claimable and not (
         to.row.admitted or world.unaware or ((state.restored or state.promoted) and follows)
     ):
         return "an operation is sent before its admission"
-    what = None if to.row is state.row else _wrong_in_the_row(state, to)
-    if what:
-        return what
-    for to_whom, *_ in sent if world.needs > 1 else ():
+    violation = None if to.row is state.row else _wrong_in_the_row(state, to)
+    if violation:
+        return violation
+    for to_whom, *_ in new_messages if world.needs > 1 else ():
         if to.conductors[to_whom].release < world.needs:
             return "a message to a conductor that does not understand it"
     for which, (then, now) in enumerate(zip(state.threads, to.threads, strict=True)):
         if then is now:
             continue
-        what = _wrong_with_a_thread(world, state, to, which, then, now)
-        if not what and edge.label.removeprefix("fault: ").startswith(f"thread {which}:"):
-            what = _wrong_in_the_record(state, to, which, then) or _dropped(world, state, to, which)
-        if what:
-            return what
+        violation = _wrong_with_a_thread(world, state, to, which, then, now)
+        if not violation and edge.label.removeprefix("fault: ").startswith(f"thread {which}:"):
+            violation = _wrong_in_the_record(state, to, which, then) or _dropped(
+                world, state, to, which
+            )
+        if violation:
+            return violation
     return None
 
 
@@ -142,21 +144,21 @@ def _wrong_with_a_thread(  # noqa: C901 - one branch per invariant
         if not then.valid and then.fence != row.fence:
             return "a conductor that was declared dead gives more than its pending order"
     if then.at == IDLE and now.at == GOT and world.needs > 1:
-        taken = _taken(world, state, to, which)
-        if any(message[3] > conductor.release for message in taken):
+        messages = _taken(world, state, to, which)
+        if any(message[3] > conductor.release for message in messages):
             return "a message of a newer release is read"
     return None
 
 
 def _wrong_in_the_record(state: State, to: State, which: int, then: Thread) -> str | None:
     before, after = state.row, to.row
-    if then.at not in (ACTED, FREED) or after.written == before.written:
+    if then.at not in (ACTED, FREED) or after.recorded_cursor == before.recorded_cursor:
         return None
     if state.restored:
         return "a record in a restored database"
     if before.claim != token(which, then) or before.fence != then.fence:
         return "a stale attempt records"
-    if before.written >= then.cursor:
+    if before.recorded_cursor >= then.cursor:
         return "a step is recorded twice per dispatch"
     return None
 
@@ -176,7 +178,7 @@ def _dropped(world: World, state: State, to: State, which: int) -> str | None:
         message[3] > release for message in _taken(world, state, to, which)
     )
     refused = then.at == REFUSED and now.at == IDLE and release < world.needs
-    on_its_way = any(each[1:3] == (row.fence, row.cursor) for each in to.messages)
+    on_its_way = any(message[1:3] == (row.fence, row.cursor) for message in to.messages)
     if (newer or refused) and not on_its_way:
         return "an operation of a newer release is not redispatched"
     return None

@@ -43,7 +43,7 @@ class World:
 
     threads: tuple[int, ...] = (0, 1)  # conductor of each thread
     faults: tuple[str, ...] = ()  # each may happen once, at any moment
-    last: int = 2  # position of the last step; 1: the step that waits ends the operation
+    last_step: int = 2  # position of the last step; 1: the step that waits ends the operation
     queues: bool = False  # the last step begins another flow, and waits for a slot if none is free
     deaths: int = 2  # of a step, until it fails
     messages: int = 1  # most messages under way at a time
@@ -138,27 +138,27 @@ class World:
 
     def dispatched(self, row: Row, event: OperationEvent, actor: Actor) -> Row:
         """Return the row under its new fence."""
-        kept = {
+        omissions = {
             OperationEvent.RESUME: "raising the fence at waking",
             OperationEvent.TAKE_OVER: "raising the fence at takeover",
             OperationEvent.DISPATCH: "raising the fence in a queue",
         }
         raised = OPERATIONS[event].new_fence and not (
-            self.without and self.without == kept.get(event)
+            self.without and self.without == omissions.get(event)
         )
         return self.moved(
             row, event, actor, fence=row.fence + raised, claimed=row.cursor - 1, claimed_by=None,
-            claim=None, reserved=True, written=-1 if raised else row.written,
+            claim=None, reserved=True, recorded_cursor=-1 if raised else row.recorded_cursor,
         )  # fmt: skip
 
     def able(self, state: State) -> list[int]:
         """The conductors that a message about the operation may be sent to."""
         return [
             index
-            for index, each in enumerate(state.conductors)
-            if each.fresh
-            and (each.lost != REDIS or self.without == "leaving the ring")
-            and (self.understands(each) or self.without == "sending to a capable receiver")
+            for index, conductor in enumerate(state.conductors)
+            if conductor.fresh
+            and (conductor.lost != REDIS or self.without == "leaving the ring")
+            and (self.understands(conductor) or self.without == "sending to a capable receiver")
         ]
 
     def sent(self, state: State) -> Iterator[State]:
@@ -176,11 +176,11 @@ class World:
     def with_message(
         self, state: State, conductor: int, fence: int, cursor: int
     ) -> Iterator[State]:
-        kept = sorted(state.messages, key=lambda each: each[1:])[1 - self.messages :]
-        known = kept if self.messages > 1 else []
+        messages = sorted(state.messages, key=lambda message: message[1:])[1 - self.messages :]
+        kept_messages = messages if self.messages > 1 else []
         for kind in range(1, max(self.releases) + 1):
             new = (conductor, fence, cursor, kind)
-            yield state._replace(messages=frozenset({*known, new}))
+            yield state._replace(messages=frozenset({*kept_messages, new}))
 
     def reconcile(self, state: State) -> Iterator[Edge]:  # noqa: C901 - one branch per state of the row
         """
@@ -218,8 +218,8 @@ class World:
     def is_attempted(self, state: State) -> bool:
         """Whether the attempt that has claimed the operation is in progress."""
         return any(
-            each.at in ATTEMPTING and token(which, each) == state.row.claim
-            for which, each in enumerate(state.threads)
+            thread.at in ATTEMPTING and token(which, thread) == state.row.claim
+            for which, thread in enumerate(state.threads)
         )
 
     def look_after_the_wait(self, state: State) -> Iterator[Edge]:
@@ -261,9 +261,9 @@ class World:
 
     def over(self, state: State, event: OperationEvent, actor: Actor = Actor.CONDUCTOR) -> State:
         """State after the end of the operation: the node is released."""
-        left = ended(state, self.moved(state.row, event, actor).state)
-        kept = self.without == "freeing the node at the end"
-        return left._replace(row=left.row._replace(reserved=kept))
+        end_state = ended(state, self.moved(state.row, event, actor).state)
+        is_reserved = self.without == "freeing the node at the end"
+        return end_state._replace(row=end_state.row._replace(reserved=is_reserved))
 
     # --- the end
 

@@ -20,8 +20,8 @@ def check(world: World, *, alone: bool = False) -> int:
     graph = reached(world, [("start", world.start())])
     check_that_it_ends(graph, world.settled)
     if alone:
-        rest = reached(world, _stranded(world, graph), fairly=True)
-        check_that_it_ends(rest, world.settled)
+        stranded_graph = reached(world, _stranded(world, graph), fairly=True)
+        check_that_it_ends(stranded_graph, world.settled)
     return len(graph.states)
 
 
@@ -50,5 +50,5 @@ def _stranded(world: World, graph: Graph) -> Iterator[tuple[str, State]]:
     for index, state in enumerate(graph.states):
         assert isinstance(state, State)
         if not world.settled(state):
-            for label, left in surroundings.stranded(world, state):
-                yield f"state {index}: {label}", left
+            for label, stranded_state in surroundings.stranded(world, state):
+                yield f"state {index}: {label}", stranded_state

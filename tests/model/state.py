@@ -61,7 +61,7 @@ class Row(NamedTuple):
     deaths: tuple[int, ...] = (0, 0, 0)
     called: bool = False  # the agent has called since the claim
     admitted: bool = True
-    written: int = -1  # ghost: the highest cursor recorded under this fence
+    recorded_cursor: int = -1  # ghost: the highest cursor recorded under this fence
 
 
 class Thread(NamedTuple):
@@ -70,7 +70,7 @@ class Thread(NamedTuple):
     at: str = IDLE
     fence: int = 0
     cursor: int = 0
-    done: bool = False  # outcome of its attempt: Done, else Wait
+    is_done: bool = False  # outcome of its attempt: Done, else Wait
     valid: bool = False  # it trusts its lease without a read from Redis
 
 
@@ -122,9 +122,15 @@ def is_ended(state: State) -> bool:
     return state.row.state in OVER
 
 
-def ended(state: State, how: OperationState | None) -> State:
+def ended(state: State, outcome: OperationState | None) -> State:
     """State after the end: processes and Redis have no further effect."""
-    row = Row(how, state.row.cursor, state.row.fence, reserved=False, written=state.row.written)
+    row = Row(
+        outcome,
+        state.row.cursor,
+        state.row.fence,
+        reserved=False,
+        recorded_cursor=state.row.recorded_cursor,
+    )
     idle, calm = (
         tuple(Thread() for _ in state.threads),
         tuple(Conductor() for _ in state.conductors),

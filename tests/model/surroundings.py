@@ -50,7 +50,7 @@ def edges(world: World, state: State) -> Iterator[Edge]:
         yield from _connections(world, state, index)
     if state.restored and not world.rows:
         return
-    if any(each.life == UP and not each.lost for each in state.conductors):
+    if any(conductor.life == UP and not conductor.lost for conductor in state.conductors):
         yield from _reconcile(world, state)
     yield from _agent(state)
     yield from _redis(world, state)
@@ -141,10 +141,10 @@ def _database(world: World, state: State) -> Iterator[Edge]:
     if "restore" not in state.faults:
         return
     if not state.backed_up:
-        before = tuple(conductor._replace(mark=OLD) for conductor in state.conductors)
+        conductors = tuple(conductor._replace(mark=OLD) for conductor in state.conductors)
         backup = state.row if world.rows else None
-        made = state._replace(backed_up=True, backup=backup, conductors=before)
-        yield Edge("a backup is made", False, made)
+        backup_state = state._replace(backed_up=True, backup=backup, conductors=conductors)
+        yield Edge("a backup is made", False, backup_state)
     elif any(conductor.mark == ABOVE for conductor in state.conductors):
         silent = tuple(conductor._replace(fresh=False) for conductor in state.conductors)
         restored = spent(state, "restore")._replace(
@@ -216,8 +216,8 @@ def _connections(world: World, state: State, index: int) -> Iterator[Edge]:
     if conductor.lost == DATABASE and conductor.fresh:
         yield now("is silent for too long", state, fair=True, fresh=False)
     elif conductor.behind and conductor.life == UP and conductor.lost != DATABASE:
-        seen = with_conductor(state, index, conductor._replace(behind=False))
-        for to in _given_up(world, seen, index):
+        aware_state = with_conductor(state, index, conductor._replace(behind=False))
+        for to in _given_up(world, aware_state, index):
             yield Edge(f"conductor {index} sees the promotion", True, to)
 
 
@@ -253,8 +253,8 @@ def _promotion(state: State) -> Iterator[Edge]:
 
 def _witness(state: State) -> str:
     """Answer of Redis: whether it has seen the database with a higher mark than the backup's."""
-    known = state.restored or any(conductor.mark == ABOVE for conductor in state.conductors)
-    return ABOVE if known and (state.backed_up or state.restored) else OLD
+    is_seen = state.restored or any(conductor.mark == ABOVE for conductor in state.conductors)
+    return ABOVE if is_seen and (state.backed_up or state.restored) else OLD
 
 
 def _heartbeat(world: World, state: State, index: int) -> Iterator[Edge]:
@@ -282,8 +282,8 @@ def _noticed(world: World, state: State, label: str) -> Iterator[Edge]:
     in_doubt = state.touched or row.state == RUNNING or (row.state == QUEUED and row.admitted)
     if world.rows and not in_doubt and not world.unaware:
         newest = tuple(conductor._replace(mark=ABOVE) for conductor in state.conductors)
-        left = state._replace(restored=False, worked=False, conductors=newest)
-        yield Edge(f"{label}; this node is not in doubt", True, left)
+        new_state = state._replace(restored=False, worked=False, conductors=newest)
+        yield Edge(f"{label}; this node is not in doubt", True, new_state)
 
 
 def _born(world: World, state: State, index: int, *, fair: bool) -> Iterator[Edge]:
@@ -317,10 +317,10 @@ def stranded(world: World, state: State) -> Iterator[tuple[str, State]]:
     for index, conductor in enumerate(state.conductors):
         if conductor.life != UP:
             continue
-        left = state._replace(messages=frozenset(), faults=())
-        left = with_conductor(left, index, conductor._replace(lost=""))
-        for other, each in enumerate(state.conductors):
+        stranded_state = state._replace(messages=frozenset(), faults=())
+        stranded_state = with_conductor(stranded_state, index, conductor._replace(lost=""))
+        for other, victim in enumerate(state.conductors):
             if other != index:
-                dead = each._replace(life=DEAD, answer="", lost="")
-                left = with_conductor(_killed(world, left, other), other, dead)
-        yield f"only conductor {index} is left", left
+                dead = victim._replace(life=DEAD, answer="", lost="")
+                stranded_state = with_conductor(_killed(world, stranded_state, other), other, dead)
+        yield f"only conductor {index} is left", stranded_state

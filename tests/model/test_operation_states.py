@@ -15,11 +15,11 @@ from tests.model.runner import check
 S, E = OperationState, OperationEvent
 #: Small worlds that reach the transitions below; only the last one reaches those of RESTORE.
 WORLDS = (
-    {"faults": ("leaving",), "last": 1},
-    {"faults": ("silence",), "last": 1},
-    {"faults": ("death",), "last": 1},
-    {"faults": ("death",), "last": 1, "deaths": 1},
-    {"faults": ("restore",), "last": 0},
+    {"faults": ("leaving",), "last_step": 1},
+    {"faults": ("silence",), "last_step": 1},
+    {"faults": ("death",), "last_step": 1},
+    {"faults": ("death",), "last_step": 1, "deaths": 1},
+    {"faults": ("restore",), "last_step": 0},
 )
 #: Transitions that the model reaches there: (state before, event).
 MODELLED = {
@@ -32,8 +32,8 @@ MODELLED = {
 def explored(worlds=WORLDS):
     """Transitions that are reached in some worlds."""
     fired = set()
-    for each in worlds:
-        world = World(**each)
+    for arguments in worlds:
+        world = World(**arguments)
         check(world)
         fired |= world.fired
     return fired
@@ -54,10 +54,10 @@ def test_the_model_reaches_its_rows_of_the_table_and_no_others():
     assert MODELLED == explored()
 
 
-@pytest.mark.parametrize(("before", "event"), sorted(MODELLED, key=str))
-def test_the_model_notices_that_a_row_is_missing(monkeypatch, before, event):
-    rest = {key: actors for key, actors in OPERATIONS[event].origins.items() if key != before}
-    changed(monkeypatch, event, origins=rest)
+@pytest.mark.parametrize(("origin", "event"), sorted(MODELLED, key=str))
+def test_the_model_notices_that_a_row_is_missing(monkeypatch, origin, event):
+    origins = {key: actors for key, actors in OPERATIONS[event].origins.items() if key != origin}
+    changed(monkeypatch, event, origins=origins)
     with pytest.raises(IllegalTransition):
         explored(worlds_with(event))
 

@@ -62,7 +62,7 @@ NEEDED = [
     ("an end to renewing without the database", ("database's cut",), STUCK),
 ]  # fmt: skip
 #: A world in which a standby without the last writes is promoted.
-PROMOTED = World(faults=(PROMOTION,), last=1, prompt=True)
+PROMOTED = World(faults=(PROMOTION,), last_step=1, prompt=True)
 NEEDED_AFTER_PROMOTIONS = [
     (
         "giving up what a promotion has lost",
@@ -89,7 +89,7 @@ SPARE = [
 
 @pytest.mark.parametrize("fault", [*FAULTS, *CUTS])
 def test_the_operation_ends_as_it_should_after_each_fault_at_any_moment(fault):
-    assert check(World(faults=(fault,), last=1, rows=False)) > 400
+    assert check(World(faults=(fault,), last_step=1, rows=False)) > 400
 
 
 @pytest.mark.parametrize("fault", [None, *FAULTS])
@@ -101,30 +101,30 @@ def test_the_operation_ends_as_it_should_though_it_waits_for_a_slot_between_two_
 def test_an_operation_that_enters_a_queue_needs_another_fence():
     with pytest.raises(Broken) as broken:
         check(World(queues=True, without="raising the fence in a queue"))
-    assert OWN_FENCE == broken.value.what
+    assert OWN_FENCE == broken.value.violation
 
 
 @pytest.mark.parametrize("faults", TOGETHER, ids=" and ".join)
 def test_the_operation_ends_as_it_should_after_two_faults(faults):
-    assert check(World(faults=faults, last=1, rows=False)) > 500
+    assert check(World(faults=faults, last_step=1, rows=False)) > 500
 
 
 @pytest.mark.parametrize("fault", ["answer", "loss", "silence"])
 def test_the_operation_ends_though_all_messages_are_lost_and_one_conductor_is_left(fault):
-    assert check(World(faults=(fault,), last=1), alone=True) > 400
+    assert check(World(faults=(fault,), last_step=1), alone=True) > 400
 
 
 @pytest.mark.parametrize("fault", ["repetition", "leaving"])
 def test_in_a_fleet_of_two_releases_a_capable_conductor_runs_the_operation(fault):
-    world = World(faults=(fault,), last=1, releases=(1, 2), needs=2, unaware=True)
+    world = World(faults=(fault,), last_step=1, releases=(1, 2), needs=2, unaware=True)
     assert check(world, alone=True) > 200
 
 
-@pytest.mark.parametrize(("without", "faults", "what"), NEEDED, ids=[row[0] for row in NEEDED])
-def test_without_a_part_of_the_protocol_an_invariant_is_violated(without, faults, what):
+@pytest.mark.parametrize(("without", "faults", "violation"), NEEDED, ids=[row[0] for row in NEEDED])
+def test_without_a_part_of_the_protocol_an_invariant_is_violated(without, faults, violation):
     with pytest.raises(Broken) as broken:
-        check(World(faults=faults, last=1, without=without))
-    assert what == broken.value.what
+        check(World(faults=faults, last_step=1, without=without))
+    assert violation == broken.value.violation
     assert len(broken.value.trace) > 1
 
 
@@ -133,38 +133,40 @@ def test_after_a_promotion_that_lost_the_last_writes_no_deadline_is_waited_for()
 
 
 def test_without_the_comparison_with_its_claims_a_promotion_leaves_one_that_nobody_works_on():
-    ((without, _, what),) = NEEDED_AFTER_PROMOTIONS
+    ((without, _, violation),) = NEEDED_AFTER_PROMOTIONS
     with pytest.raises(Broken) as broken:
         check(replace(PROMOTED, without=without))
-    assert what == broken.value.what
+    assert violation == broken.value.violation
 
 
 @pytest.mark.parametrize(
-    ("without", "releases", "faults", "what"), NEEDED_OF_RELEASES,
+    ("without", "releases", "faults", "violation"), NEEDED_OF_RELEASES,
     ids=[row[0] for row in NEEDED_OF_RELEASES],
 )  # fmt: skip
 def test_without_a_part_that_separates_releases_an_invariant_is_violated(
-    without, releases, faults, what
+    without, releases, faults, violation
 ):
-    world = World(faults=faults, last=1, releases=releases, needs=2, unaware=True, without=without)
+    world = World(
+        faults=faults, last_step=1, releases=releases, needs=2, unaware=True, without=without
+    )
     with pytest.raises(Broken) as broken:
         check(world)
-    assert what == broken.value.what
+    assert violation == broken.value.violation
 
 
 @pytest.mark.parametrize(("without", "fault"), SPARE)
 def test_without_a_part_that_only_saves_time_the_operation_ends_as_well(without, fault):
-    assert check(World(faults=(fault,), last=1, without=without), alone=True) > 400
+    assert check(World(faults=(fault,), last_step=1, without=without), alone=True) > 400
 
 
 @pytest.mark.parametrize("fault", ["answer", "impatience"])
 def test_merging_states_that_differ_in_names_loses_none(fault):
-    world = World(faults=(fault,), last=1)
+    world = World(faults=(fault,), last_step=1)
     start = [("start", world.start())]
-    each = reached(world, start, one=lambda state: state).states
-    some = reached(world, start).states
-    assert {canonical(state) for state in each} == set(some)
-    assert len(each) > 2 * len(some)
+    all_states = reached(world, start, one=lambda state: state).states
+    merged_states = reached(world, start).states
+    assert {canonical(state) for state in all_states} == set(merged_states)
+    assert len(all_states) > 2 * len(merged_states)
 
 
 def test_the_docs_list_the_parts_of_the_protocol_and_their_violations():
@@ -182,10 +184,10 @@ def test_the_docs_name_the_function_of_each_action():
     rows = table.partition("\n\n")[0].splitlines()[2:]
     files = (path for room in ("app", "workers") for path in (root / room).rglob("*.py"))
     sources = [(path.stem, path.read_text()) for path in files]
-    named = {row: re.findall(r"`(\w+)\.(\w+)`", row.split(" | ")[-1]) for row in rows}
-    assert len(named) > 20
-    assert [] == [row for row, functions in named.items() if not functions]
-    for place, function in chain.from_iterable(named.values()):  # place: a module or a class
+    mentions = {row: re.findall(r"`(\w+)\.(\w+)`", row.split(" | ")[-1]) for row in rows}
+    assert len(mentions) > 20
+    assert [] == [row for row, functions in mentions.items() if not functions]
+    for place, function in chain.from_iterable(mentions.values()):  # place: a module or a class
         assert [
             module
             for module, text in sources

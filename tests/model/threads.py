@@ -56,8 +56,8 @@ class Turn:
         """Return the thread's action. freed: it gives its lease back."""
         if freed and (to.lease == self.mine or self._gives_back_anything):
             to = to._replace(lease=None)
-        left = fields.get("at") == IDLE
-        thread = Thread() if left else self.thread._replace(**fields)  # type: ignore[arg-type]
+        is_idle = fields.get("at") == IDLE
+        thread = Thread() if is_idle else self.thread._replace(**fields)  # type: ignore[arg-type]
         return Edge(f"thread {self.which}: {name}", True, with_thread(to, self.which, thread))
 
     def fault(self, fault: str, name: str, to: State, **fields: object) -> Edge:
@@ -106,12 +106,14 @@ def _take_message(turn: Turn) -> Iterator[Edge]:
         if to != conductor:
             continue
         noted = state.backup is not None and world.without != "note of the work"
-        taken = state._replace(messages=state.messages - {message}, touched=noted or state.touched)
+        new_state = state._replace(
+            messages=state.messages - {message}, touched=noted or state.touched
+        )
         name = f"take the message of fence {fence}, cursor {cursor}"
         if kind > state.conductors[conductor].release and world.without != "kind of a message":
-            yield from _hand_on(turn, taken, f"{name}, and hand it on", at=IDLE)
+            yield from _hand_on(turn, new_state, f"{name}, and hand it on", at=IDLE)
             continue
-        got = turn.now(name, taken, at=GOT, fence=fence, cursor=cursor)
+        got = turn.now(name, new_state, at=GOT, fence=fence, cursor=cursor)
         yield got
         if "repetition" in state.faults:
             assert isinstance(got.to, State)
@@ -196,12 +198,12 @@ def _act(turn: Turn) -> Iterator[Edge]:
     agent = {BOOT: "none", COMMAND: "works"}.get(cursor, state.agent)
     if cursor == COMMAND and state.agent == "done":
         agent = "done"
-    done = cursor != COMMAND or agent == "done"
+    is_done = cursor != COMMAND or agent == "done"
     # after being declared dead: this one pending order cannot be prevented
     in_time = state.row.fence == turn.thread.fence
     worked = state.worked or (state.backup is not None and in_time)
     acted = state._replace(agent=agent, worked=worked)
-    yield turn.now("act", acted, at=ACTED, done=done)
+    yield turn.now("act", acted, at=ACTED, is_done=is_done)
     if "hanging" in state.faults and state.hung is None:
         hung = state._replace(hung=turn.mine)
         yield turn.fault("hanging", "act, and never return", hung, at=IDLE)
@@ -233,26 +235,26 @@ def _record(turn: Turn) -> Iterator[Edge]:
 def _written(turn: Turn, name: str, next_at: str) -> Iterator[Edge]:
     """The row has the outcome of the attempt; the answer to the commit may be lost."""
     world, state, thread = turn.world, turn.state, turn.thread
-    row = state.row._replace(written=thread.cursor)
+    row = state.row._replace(recorded_cursor=thread.cursor)
     state = state._replace(worked=state.backup is not None)
     follows = Thread()
-    if not thread.done:
+    if not thread.is_done:
         keeps = world.without == "freeing the node while it waits"
         waiting = world.moved(row, OperationEvent.WAIT, reserved=keeps)
-        after = state._replace(row=waiting)
+        waiting_state = state._replace(row=waiting)
         at_once = row.called and world.without != "waking at once"
-        outcomes = [after]
+        outcomes = [waiting_state]
         if at_once:
-            woken = world.handed_out(after, waiting, OperationEvent.RESUME, Actor.CONDUCTOR)
+            woken = world.handed_out(waiting_state, waiting, OperationEvent.RESUME, Actor.CONDUCTOR)
             outcomes = list(woken)
-    elif row.cursor >= world.last:
+    elif row.cursor >= world.last_step:
         outcomes = [world.over(state._replace(row=row), OperationEvent.SUCCEED)]
     else:
         row = world.moved(row, OperationEvent.ADVANCE, cursor=row.cursor + 1, claimed_by=None)
         agent = "none" if row.cursor > COMMAND else state.agent
         outcomes = [state._replace(row=row, agent=agent)]
-        follows = thread._replace(at=next_at, cursor=row.cursor, done=False)
-        if world.queues and row.cursor == world.last:
+        follows = thread._replace(at=next_at, cursor=row.cursor, is_done=False)
+        if world.queues and row.cursor == world.last_step:
             row = world.dispatched(row, OperationEvent.DISPATCH, Actor.CONDUCTOR)
             queued = state._replace(row=row._replace(admitted=False), agent=agent)
             yield turn.now(f"{name}, and enter a queue", queued, at=IDLE)

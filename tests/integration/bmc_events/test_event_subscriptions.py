@@ -73,8 +73,8 @@ def listed(machine):
     return [document["Destination"] for document in machine.subscriptions.values()]
 
 
-def orders(machine, what):
-    return [entry["detail"] for entry in machine.log if entry["what"] == what]
+def orders(machine, order):
+    return [entry["detail"] for entry in machine.log if entry["what"] == order]
 
 
 @BOTH
@@ -112,11 +112,11 @@ def test_a_subscription_that_a_reset_has_dropped_is_ordered_again(view, fleet, n
     machine = fleet.machines[0]
     fleet.set_faults(0, **faults)
     check(view)
-    first = listed(machine)
+    first_destinations = listed(machine)
     machine.subscriptions.clear()
     recheck(view)
     assert 1 == len(listed(machine))
-    assert first != listed(machine)  # with a secret of its own
+    assert first_destinations != listed(machine)  # with a secret of its own
     assert "subscribed" == shown(view, node).state
 
 

@@ -40,7 +40,7 @@ class Ward:
     def examine(self, *, fix=False, **environ):
         """Run the doctor; return (check, repaired) of each finding."""
         self.found = examination.examine(settings.load({**self.environ, **environ}), fix=fix)
-        return [(each.check, each.repaired) for each in self.found]
+        return [(finding.check, finding.repaired) for finding in self.found]
 
     def cleaning(self):
         """Request a clean of a new node: (id of the node, UUID of the operation)"""
@@ -75,9 +75,9 @@ def hasty(monkeypatch):
 
 @pytest.fixture
 def ward(inside, redis_url, tmp_path):
-    found = Ward(inside, redis_url, tmp_path / "httpboot")
-    yield found
-    found.redis.close()
+    service = Ward(inside, redis_url, tmp_path / "httpboot")
+    yield service
+    service.redis.close()
 
 
 def reservation(ward):

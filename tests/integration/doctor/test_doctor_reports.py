@@ -130,15 +130,16 @@ def test_a_server_that_hangs_is_reported_and_one_that_is_away_is_not(
         port = server.getsockname()[1]
         if not hangs:
             server.close()
-        found = ward.examine(**{setting: value.format(port)})
-    assert ([("silent servers", False)] if hangs else []) == found
+        findings = ward.examine(**{setting: value.format(port)})
+    assert ([("silent servers", False)] if hangs else []) == findings
     assert not hangs or f"{name} at 127.0.0.1:{port}" == ward.found[0].subject
 
 
 @pytest.mark.parametrize(
-    ("error", "seconds", "found"), [(None, 10, False), (None, 6000, True), ("refused", 10, True)]
+    ("error", "seconds", "is_reported"),
+    [(None, 10, False), (None, 6000, True), ("refused", 10, True)],
 )
-def test_late_notifications_are_reported(ward, error, seconds, found):
+def test_late_notifications_are_reported(ward, error, seconds, is_reported):
     ward.inside.node()
     with ward.inside.runtime.transaction() as session:
         session.add(NotificationCursor(id=1, position=0, last_error=error))
@@ -148,23 +149,23 @@ def test_late_notifications_are_reported(ward, error, seconds, found):
         "INGOT_OSLO_MESSAGING_NOTIFICATIONS_TRANSPORT_URL": "rabbit://127.0.0.1",
     }
     change_events.number(ward.inside.runtime)
-    assert ([("late notifications", False)] if found else []) == ward.examine(**switched_on)
-    assert not found or "1 events wait, the oldest for" in ward.found[0].explanation
+    assert ([("late notifications", False)] if is_reported else []) == ward.examine(**switched_on)
+    assert not is_reported or "1 events wait, the oldest for" in ward.found[0].explanation
 
 
 @pytest.mark.parametrize(
-    ("error", "environ", "found"),
+    ("error", "environ", "is_reported"),
     [
         ("Nova answered 403 Forbidden", {"INGOT_NOVA_AUTH_URL": "http://k"}, True),
         (None, {"INGOT_NOVA_AUTH_URL": "http://k"}, False),
         ("Nova answered 403 Forbidden", {}, False),
     ],
 )
-def test_power_updates_that_nova_refuses_are_reported(ward, error, environ, found):
+def test_power_updates_that_nova_refuses_are_reported(ward, error, environ, is_reported):
     with ward.inside.runtime.transaction() as session:
         session.add(PowerUpdateCursor(id=1, position=0, last_error=error))
-    assert ([("late power updates", False)] if found else []) == ward.examine(**environ)
-    assert not found or "Nova answered 403 Forbidden" in ward.found[0].explanation
+    assert ([("late power updates", False)] if is_reported else []) == ward.examine(**environ)
+    assert not is_reported or "Nova answered 403 Forbidden" in ward.found[0].explanation
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -214,23 +215,24 @@ def test_switches_and_networks_that_cannot_be_used_are_reported(ward, enabled):
 
 
 @pytest.mark.parametrize(
-    ("address", "found"), [("0.0.0.0", True), ("::", True), ("127.0.0.2", False), ("::1", False)]
+    ("address", "is_reported"),
+    [("0.0.0.0", True), ("::", True), ("127.0.0.2", False), ("::1", False)],
 )
-def test_an_open_api_without_authentication_is_reported(ward, address, found):
-    expected = [("authentication", False)] if found else []
+def test_an_open_api_without_authentication_is_reported(ward, address, is_reported):
+    expected = [("authentication", False)] if is_reported else []
     assert expected == ward.examine(fix=True, INGOT_API_HOST_IP=address)
-    assert not found or "[DEFAULT]auth_strategy" in ward.found[0].explanation
+    assert not is_reported or "[DEFAULT]auth_strategy" in ward.found[0].explanation
     public = {"INGOT_API_PUBLIC_ENDPOINT": "https://ingot.example"}
     keystone = {"INGOT_API_HOST_IP": address, "INGOT_AUTH_STRATEGY": "keystone"}
     assert [] == ward.examine(**keystone, **public)
 
 
-@pytest.mark.parametrize(("address", "found"), [("0.0.0.0", True), ("127.0.0.1", False)])
-def test_an_api_whose_links_other_hosts_choose_is_reported(ward, address, found):
+@pytest.mark.parametrize(("address", "is_reported"), [("0.0.0.0", True), ("127.0.0.1", False)])
+def test_an_api_whose_links_other_hosts_choose_is_reported(ward, address, is_reported):
     settings = {"INGOT_API_HOST_IP": address, "INGOT_AUTH_STRATEGY": "keystone"}
-    expected = [("links", False)] if found else []
+    expected = [("links", False)] if is_reported else []
     assert expected == ward.examine(fix=True, **settings)
-    assert not found or "[api]public_endpoint" in ward.found[0].explanation
+    assert not is_reported or "[api]public_endpoint" in ward.found[0].explanation
 
 
 def test_dead_conductors_and_a_service_without_conductors_are_reported(ward):
@@ -242,11 +244,13 @@ def test_dead_conductors_and_a_service_without_conductors_are_reported(ward):
     )  # fmt: skip
     ward.inside.change(Conductor, other.name, heartbeat_at=after(-3600))
     assert [("dead conductors", False)] * 3 == ward.examine(fix=True)
-    assert ["conductors", "conductor c-1", "conductor c-2"] == [each.subject for each in ward.found]
+    assert ["conductors", "conductor c-1", "conductor c-2"] == [
+        finding.subject for finding in ward.found
+    ]
     assert "no conductor is alive" in ward.found[0].explanation
     for name in ("c-1", "c-2"):
         ward.inside.change(Conductor, name, online=False)  # both were stopped
-    assert ["conductors"] == [each.subject for each in (ward.examine(), ward.found)[1]]
+    assert ["conductors"] == [finding.subject for finding in (ward.examine(), ward.found)[1]]
 
 
 def test_a_service_whose_conductors_are_all_impeded_has_conductors_and_needs_a_beat(ward):
@@ -261,7 +265,7 @@ def test_a_deviating_clock_is_reported(ward, monkeypatch):
     past = clock.utcnow()
     monkeypatch.setattr(examination.environment_checks, "utcnow", lambda: past.replace(year=2001))
     assert [("clock skew", False)] * 2 == ward.examine()
-    assert ["clock of database", "clock of redis"] == [each.subject for each in ward.found]
+    assert ["clock of database", "clock of redis"] == [finding.subject for finding in ward.found]
 
 
 def test_two_processes_of_one_name_are_reported(ward, monkeypatch):
@@ -273,17 +277,17 @@ def test_two_processes_of_one_name_are_reported(ward, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("what", "variable", "url"),
+    ("check", "variable", "url"),
     [
         ("redis", "INGOT_BROKER_URL", "redis+socket:///nowhere/redis.sock"),
         ("database", "INGOT_DATABASE_CONNECTION", "sqlite:////nowhere/ingot.db"),
         ("database", "INGOT_DATABASE_CONNECTION", "postgresql:///x?host=/nowhere"),
     ],
 )
-def test_an_unreachable_service_is_a_finding_and_the_rest_is_checked(ward, what, variable, url):
+def test_an_unreachable_service_is_a_finding_and_the_rest_is_checked(ward, check, variable, url):
     reservation(ward)
-    rest = [("orphan reservations", False)] if what == "redis" else []
-    assert [(what, False), *rest] == ward.examine(**{variable: url})
+    other_findings = [("orphan reservations", False)] if check == "redis" else []
+    assert [(check, False), *other_findings] == ward.examine(**{variable: url})
     assert "unreachable" in ward.found[0].explanation
 
 
@@ -296,15 +300,15 @@ def test_running_operations_are_no_findings(ward):
     node, waiting = ward.cleaning()
     inside.change(Operation, waiting, state="waiting", wake_at=now())
     inside.change(Node, node, provision_state="clean wait", reservation=None, operation_id=None)
-    node, held = ward.cleaning()
-    inside.change(Operation, held, state="held")
+    node, held_operation = ward.cleaning()
+    inside.change(Operation, held_operation, state="held")
     inside.change(Node, node, provision_state="clean hold", reservation=None, operation_id=None)
     ward.redis.set(f"ingot:lease:{NOBODY}", f"{ward.claimant.incarnation}:1", px=900)
     ward.redis.set(f"ingot:lease:{uuid.uuid4()}", f"now-{NOBODY}:1", px=900)
     ward.redis.set(f"ingot:lease:{uuid.uuid4()}", f"{NOBODY}:1", px=900)  # its holder has just died
     assert [] == ward.examine()
     assert {"queued", "running", "waiting", "held"} == {
-        inside.operation(name).state for name in (queued, running, waiting, held)
+        inside.operation(name).state for name in (queued, running, waiting, held_operation)
     }
 
 

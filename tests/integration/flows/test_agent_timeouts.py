@@ -42,5 +42,5 @@ def test_a_held_node_is_never_timed_out(harness):
     harness.do(node, "clean", clean_steps=[requested("power", "hold")])
     assert None is harness.last(node).deadline_at
     with harness.inside.runtime.reading() as session:
-        held = session.get_one(Node, node)
-        assert 1800 == timeouts.callback_timeout(session, held)
+        row = session.get_one(Node, node)
+        assert 1800 == timeouts.callback_timeout(session, row)

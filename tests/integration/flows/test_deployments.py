@@ -24,7 +24,7 @@ def test_an_in_band_step_may_run_as_soon_and_as_long_as_the_agent_runs(harness, 
 def test_in_band_steps_are_merged_at_the_agents_first_heartbeat(harness, image):
     node = harness.with_agent("available", instance_info=image)
     harness.offer(
-        "deploy", *(("deploy", *each) for each in (("tune", 0), ("grub", 70), ("check", 50)))
+        "deploy", *(("deploy", *step) for step in (("tune", 0), ("grub", 70), ("check", 50)))
     )
     harness.do(node, "active", deploy_steps=[deploy_step("deploy", "tune", 90)])
     assert ["management.prepare_fans"] == ran(harness, node, "deploy")
@@ -48,8 +48,8 @@ def test_a_step_of_an_agent_without_the_extension_fails_with_that_reason(
     flow = {"active": "deploy"}.get(verb, verb)
     harness.agent.lacks = (flow,)
     node = harness.with_agent(state, instance_info=image, power_state="power on")
-    wanted = {f"{flow}_steps": [deploy_step("deploy", "tune", 70)]}
-    harness.do(node, verb, **wanted)
+    arguments = {f"{flow}_steps": [deploy_step("deploy", "tune", 70)]}
+    harness.do(node, verb, **arguments)
     assert ends == harness.call(node)
     assert harness.inside.read(node).last_error == (
         f"deploy.tune: this node has no {flow} step of that name;"
@@ -80,19 +80,21 @@ def test_raid_of_a_deployment_is_built_from_its_arguments_before_the_image_is_wr
     harness, image
 ):
     node = harness.with_agent("available", instance_info=image, raid_interface="agent")
-    wanted = {"logical_disks": [{"raid_level": "1", "size_gb": "MAX", "controller": "software"}]}
+    raid_config = {
+        "logical_disks": [{"raid_level": "1", "size_gb": "MAX", "controller": "software"}]
+    }
     argsinfo = {"raid_config": {"description": "the wanted volumes", "required": True}}
     harness.offer("deploy", ("raid", "apply_configuration", 0, {"argsinfo": argsinfo}))
     step = deploy_step("raid", "apply_configuration", 90)
     harness.do(node, "active", deploy_steps=[step])
     assert "deploy failed" == harness.call(node)
     assert "'raid_config' is required" in harness.inside.read(node).last_error
-    harness.do(node, "active", deploy_steps=[{**step, "args": {"raid_config": wanted}}])
+    harness.do(node, "active", deploy_steps=[{**step, "args": {"raid_config": raid_config}}])
     harness.call(node)
-    assert {"raid_config": wanted} == harness.agent.received[-1][1]["step"]["args"]
-    harness.finish(node, "deploy", result=wanted)
+    assert {"raid_config": raid_config} == harness.agent.received[-1][1]["step"]["args"]
+    harness.finish(node, "deploy", result=raid_config)
     assert ["apply_configuration", "write_image"] == harness.ran()
-    assert wanted == harness.inside.read(node).raid_config
+    assert raid_config == harness.inside.read(node).raid_config
 
 
 def test_templates_add_steps_by_traits_and_requested_steps_override_them(harness):
@@ -106,9 +108,9 @@ def test_templates_add_steps_by_traits_and_requested_steps_override_them(harness
         ("management.prepare_fans", "driver"), ("deploy.deploy", "driver"),
         ("management.scrub", "template"),
     ] == [(row.label, row.source) for row in harness.steps(node) if row.flow]  # fmt: skip
-    own = deploy_step("management", "scrub", 60, level="own")
-    harness.do(node, "rebuild", deploy_steps=[own])
-    assert ["scrub template", "scrub own"] == [each for each in Acme.did if "scrub" in each]
+    own_step = deploy_step("management", "scrub", 60, level="own")
+    harness.do(node, "rebuild", deploy_steps=[own_step])
+    assert ["scrub template", "scrub own"] == [action for action in Acme.did if "scrub" in action]
 
 
 def test_a_held_deployment_resumes_and_can_be_aborted(harness):
@@ -132,7 +134,7 @@ def test_a_waiting_deployment_is_aborted_or_deleted(harness, image):
     assert "clean wait" == harness.do(node, "deleted")
     assert {} == harness.inside.read(node).instance_info
     with harness.inside.runtime.reading() as session:
-        past = [(each.kind, each.state) for each in operations.of_node(session, node)]
+        past = [(row.kind, row.state) for row in operations.of_node(session, node)]
     assert [("deleted", "waiting"), ("active", "aborted"), ("active", "aborted")] == past
     assert ("wait call-back", "waiting") == (harness.state(other), harness.last(other).state)
 
@@ -152,7 +154,7 @@ def test_a_mega_step_is_driven_by_the_heartbeats(harness):
     assert "wait call-back" == harness.call(node)
     assert ["prepare_fans", "boot the agent", "write"] == Acme.did
     assert "wait call-back" == harness.call(node)
-    AcmeMegaDeploy.written = True
+    AcmeMegaDeploy.is_written = True
     assert "active" == harness.call(node)
     assert "reboot to instance" == Acme.did[-1]
     assert "not to be run" not in Acme.did

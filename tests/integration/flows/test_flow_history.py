@@ -22,12 +22,12 @@ def test_transient_states_are_in_the_history(harness):
     assert "available" == harness.state(node)
     with harness.inside.runtime.reading() as session:
         entries = session.query(NodeHistory).filter_by(node_id=node, event_type="transition")
-        events = [each.event for each in entries.order_by(NodeHistory.id)]
+        events = [entry.event for entry in entries.order_by(NodeHistory.id)]
     passed = [
         "verified", "inspected", "cleaned", "deployed", "rescued", "unrescued", "deleted",
         "cleaned",
     ]  # fmt: skip
-    assert [f"The node was {each}." for each in passed] == events
+    assert [f"The node was {participle}." for participle in passed] == events
 
 
 def test_the_end_of_a_service_is_in_the_history(harness):
@@ -93,6 +93,6 @@ def test_old_history_entries_are_pruned_except_those_of_the_last_days(inside):
     assert 2 == pruning.prune_history(view.runtime)
     assert 0 == pruning.prune_history(view.runtime)
     with view.runtime.reading() as session:
-        kept = session.query(NodeHistory).filter_by(node_id=node).order_by(NodeHistory.id)
-        assert ["2", "1", "0"] == [each.event for each in kept]
+        rows = session.query(NodeHistory).filter_by(node_id=node).order_by(NodeHistory.id)
+        assert ["2", "1", "0"] == [row.event for row in rows]
     view.close()

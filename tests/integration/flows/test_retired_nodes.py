@@ -82,11 +82,11 @@ def test_a_retired_node_can_be_rebuilt(harness):
 def test_power_sync_and_recovery_skip_a_retired_node(harness):
     plain, retired = harness.node(), harness.node(retired=True)
     broken = {"maintenance": True, "fault": "power failure"}
-    away, gone = harness.node(**broken), harness.node(retired=True, **broken)
+    faulty_node, retired_faulty_node = harness.node(**broken), harness.node(retired=True, **broken)
     pages = [
-        {each.id for page in power_sync._pages(harness.inside.runtime, "c-1", recovering=kind)
-         for each in page}
+        {node.id for page in power_sync._pages(harness.inside.runtime, "c-1", recovering=kind)
+         for node in page}
         for kind in (False, True)
     ]  # fmt: skip
-    assert [{plain}, {away}] == pages
-    assert {retired, gone}.isdisjoint(set.union(*pages))
+    assert [{plain}, {faulty_node}] == pages
+    assert {retired, retired_faulty_node}.isdisjoint(set.union(*pages))

@@ -85,7 +85,9 @@ def test_the_cleanup_of_an_aborted_service_may_wait(harness, monkeypatch):
     harness.call(node)
     clean_up, waits = AcmeBoot.clean_up_ramdisk, [Wait(poll_after=0.0), Wait(poll_after=0.0)]
     monkeypatch.setattr(
-        AcmeBoot, "clean_up_ramdisk", lambda *given: waits.pop() if waits else clean_up(*given)
+        AcmeBoot,
+        "clean_up_ramdisk",
+        lambda *arguments: waits.pop() if waits else clean_up(*arguments),
     )
     harness.do(node, "abort")
     for _ in range(2):

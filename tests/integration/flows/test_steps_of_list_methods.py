@@ -38,7 +38,7 @@ def test_steps_from_a_drivers_list_method_are_listed_planned_and_run(
     node = harness.node(state)
     with harness.inside.runtime.reading() as session:
         listed = available_steps.steps_of(session, session.get_one(Node, node), Flow(flow), 1)
-        assert ("shred", 33) in [(each.step.name, each.priority) for each in listed]
+        assert ("shred", 33) in [(entry.step.name, entry.priority) for entry in listed]
     assert ends == harness.do(node, verb, **arguments)
     assert f"shred by {flow}" in Acme.did
 

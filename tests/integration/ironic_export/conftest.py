@@ -98,15 +98,15 @@ def fleet(database, **environ):
     view = Inside(database, **environ)
     try:
         with view.runtime.reading() as session:
-            found = []
+            contents = []
             for model, parts in ((Node, translation.PARTS), *((model, ()) for model in RESOURCES)):
                 for (uuid,) in session.query(model.uuid).order_by(model.uuid):
                     bundle = bundles.stored(session, model, uuid, parts)
-                    found.append((without_id(bundle.values), [
+                    contents.append((without_id(bundle.values), [
                         sorted((without_id(part) for part in bundle.parts[part_model]), key=repr)
                         for part_model in parts
                     ]))  # fmt: skip
-            return found
+            return contents
     finally:
         view.close()
 

@@ -79,15 +79,15 @@ def test_a_fleet_made_here_arrives_again_as_it_was(
          else values, parts)
         for values, parts in fleet(database)
     ] == fleet(second)  # fmt: skip
-    before = dump(there)
+    first_dump = dump(there)
     assert {"there already"} == {item["outcome"] for item in run("--apply", "--yes")[1].values()}
-    assert before == dump(there)
+    assert first_dump == dump(there)
 
 
 def test_an_untouched_node_stays_in_ironic_as_it_was_there(run, ironic):
-    before = dump(ironic)
+    first_dump = dump(ironic)
     status, items, _ = run("--apply", "--yes", "--overwrite", source=ironic)
-    assert before == dump(ironic)
+    assert first_dump == dump(ironic)
     outcomes = [item["outcome"] for item in items.values()]
     assert (1, 18, 2) == (status, outcomes.count("there already"), outcomes.count("only in Ironic"))
 
@@ -137,9 +137,9 @@ def test_other_content_in_ironic_is_changed_with_overwrite_only(run, ironic, vie
         session.query(Runbook).one().traits = ["CUSTOM_NEW"]
         session.query(Allocation).filter_by(node_id=None).one().last_error = "new"
         session.delete(session.query(DeployTemplate).one())
-    before = dump(ironic)
+    first_dump = dump(ironic)
     status, items, _ = run("--apply", "--yes", source=ironic)
-    assert before == dump(ironic)
+    assert first_dump == dump(ironic)
     assert (1, "there, with other content", "description, portgroup, node history") == (
         status, items[ACTIVE]["outcome"], items[ACTIVE]["detail"],
     )  # fmt: skip
@@ -148,12 +148,12 @@ def test_other_content_in_ironic_is_changed_with_overwrite_only(run, ironic, vie
     }
     _, items, _ = run("--overwrite", source=ironic)
     assert "would be updated" == items[ACTIVE]["outcome"]
-    assert before == dump(ironic)
+    assert first_dump == dump(ironic)
     _, items, _ = run("--overwrite", "--apply", "--yes", source=ironic)
     updated = {item["kind"] for item in items.values() if item["outcome"] == "updated"}
     assert {"node", "runbook", "allocation"} == updated
     (row,) = rows(ironic, "nodes", "*", f"uuid = '{ACTIVE}'")
-    (earlier,) = [node for node in before["nodes"] if node["uuid"] == ACTIVE]
+    (earlier,) = [node for node in first_dump["nodes"] if node["uuid"] == ACTIVE]
     assert ("ours", earlier["id"]) == (row["description"], row["id"])
     events = rows(ironic, "node_history", "event", f"node_id = {row['id']}")
     assert ["it broke", "later"] == sorted(event["event"] for event in events)
@@ -163,10 +163,10 @@ def test_other_content_in_ironic_is_changed_with_overwrite_only(run, ironic, vie
 
 
 def test_a_report_changes_nothing(run, ironic, there):
-    before = dump(there)
+    first_dump = dump(there)
     status, items, _ = run()
     assert (0, {"would be exported"}) == (status, {item["outcome"] for item in items.values()})
-    assert before == dump(there)
+    assert first_dump == dump(there)
 
 
 def test_sealed_secrets_are_written_in_plain_and_the_export_is_recorded(run, there, database):

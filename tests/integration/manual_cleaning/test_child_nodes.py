@@ -123,7 +123,7 @@ def test_steps_run_only_on_the_named_children_and_a_busy_one_is_awaited(harness)
 
 def test_a_step_for_a_node_that_is_no_child_is_refused(harness):
     parent, other = harness.node(), harness.node()
-    uuid, wrong = (harness.inside.read(each).uuid for each in (parent, other))
+    uuid, wrong = (harness.inside.read(node).uuid for node in (parent, other))
     only = requested("power", "power_on", limit_child_node_execution=[wrong])
     complaint = f"{wrong}, named for step power_on, is not a child of node {uuid}"
     with pytest.raises(Invalid, match=complaint):

@@ -25,8 +25,8 @@ def test_in_band_steps_run_in_order_after_the_agent_has_listed_them(band):
     assert ["burnin_cpu", "erase_devices"] == band.ran()
     assert "manageable" == band.finish(node)
     assert [*Acme.did[2:]] == ["polish", "power off", "clean_up_ramdisk"]
-    own = [row.label for row in band.steps(node) if row.source == "caller"]
-    assert ["deploy.burnin_cpu", "management.polish", "deploy.erase_devices"] == own
+    labels = [row.label for row in band.steps(node) if row.source == "caller"]
+    assert ["deploy.burnin_cpu", "management.polish", "deploy.erase_devices"] == labels
 
 
 def test_in_band_steps_are_listed_after_the_agent_is_gone(band):
@@ -37,7 +37,7 @@ def test_in_band_steps_are_listed_after_the_agent_is_gone(band):
     with band.inside.runtime.reading() as session:
         assert session.get_one(AgentRecord, node).url is None
         listed = available_steps.steps_of(session, session.get_one(Node, node), Flow.CLEAN, None)
-    assert {"erase_devices", "burnin_cpu"} <= {each.step.name for each in listed}
+    assert {"erase_devices", "burnin_cpu"} <= {entry.step.name for entry in listed}
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_an_invalid_in_band_step_is_found_when_the_agent_lists_its_steps(band, s
     ("verb", "state", "setting"),
     [("clean", "manageable", "CLEANFAIL"), ("service", "active", "SERVICEFAIL")],
 )
-@pytest.mark.parametrize("wanted", [False, True])
+@pytest.mark.parametrize("power_off", [False, True])
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_failure_before_the_first_step_powers_off_if_wanted(
-    inside, verb, state, setting, wanted, begun
+    inside, verb, state, setting, power_off, begun
 ):
     inside.environ["INGOT_AGENT_REQUIRE_TLS"] = "false"
-    inside.environ[f"INGOT_CONDUCTOR_POWEROFF_IN_{setting}"] = str(wanted)
+    inside.environ[f"INGOT_CONDUCTOR_POWEROFF_IN_{setting}"] = str(power_off)
     view = inside.another()
     with scripted_agent() as agent:
         harness = Harness(view, agent)
@@ -88,8 +88,8 @@ def test_a_failure_before_the_first_step_powers_off_if_wanted(
             reconciler.reconcile(view.runtime, Contact(timeout=0))
             harness.run()
         assert f"{verb} failed" == harness.state(node)
-        assert (wanted and not begun) == (Acme.did[-1:] == ["power off"])
-        assert ("power off" in Acme.did) == (wanted and not begun)
+        assert (power_off and not begun) == (Acme.did[-1:] == ["power off"])
+        assert ("power off" in Acme.did) == (power_off and not begun)
     view.close()
 
 
@@ -177,8 +177,8 @@ def test_another_version_of_the_agents_hardware_managers_restarts_an_automated_c
     band.finish(node)
     assert "available" == band.finish(node)
     assert ["erase_devices", "more", "erase_devices"] == band.ran()
-    sent = [params for name, params in band.agent.received if name == "clean.execute_clean_step"]
-    assert ["1", "2", "2"] == [params["clean_version"]["manager"] for params in sent]
+    calls = [params for name, params in band.agent.received if name == "clean.execute_clean_step"]
+    assert ["1", "2", "2"] == [params["clean_version"]["manager"] for params in calls]
     with band.inside.runtime.reading() as session:
         entries = session.query(NodeHistory).filter_by(node_id=node, severity="WARNING").all()
     (entry,) = entries
@@ -199,20 +199,20 @@ def test_an_agent_with_a_new_version_at_each_boot_does_not_restart_a_clean_forev
 
 
 @pytest.mark.parametrize(
-    ("result", "ends", "kept"),
+    ("result", "ends", "raid_config"),
     [({"logical_disks": []}, "manageable", {"logical_disks": []}), (None, "clean failed", {})],
 )
-def test_the_hook_after_an_agents_step_may_fail_it(band, result, ends, kept):
+def test_the_hook_after_an_agents_step_may_fail_it(band, result, ends, raid_config):
     band.offer("clean", ("raid", "create_configuration", 0))
-    wanted = {"logical_disks": [{"raid_level": "1", "size_gb": "MAX"}]}
-    node = band.with_agent(raid_interface="agent", target_raid_config=wanted)
+    target_config = {"logical_disks": [{"raid_level": "1", "size_gb": "MAX"}]}
+    node = band.with_agent(raid_interface="agent", target_raid_config=target_config)
     band.do(node, "clean", clean_steps=[requested("raid", "create_configuration")])
     band.call(node)
     states = [band.finish(node, result=result)]
     while states[-1] == "clean wait":  # an invalid answer may be valid at the next poll
         states.append(band.poll(node))
     assert ends == states[-1]
-    assert kept == band.inside.read(node).raid_config
+    assert raid_config == band.inside.read(node).raid_config
 
 
 def test_the_agent_gets_the_parameters_of_its_burn_in_and_no_other_key_of_driver_info(band):
@@ -224,6 +224,6 @@ def test_the_agent_gets_the_parameters_of_its_burn_in_and_no_other_key_of_driver
     node = band.with_agent(driver_info={**burn_in, **secrets})
     band.do(node, "clean", clean_steps=[BURN])
     band.call(node)
-    sent = [params["node"]["driver_info"] for _, params in band.agent.received if "node" in params]
-    assert [burn_in] * len(sent) == sent
+    infos = [params["node"]["driver_info"] for _, params in band.agent.received if "node" in params]
+    assert [burn_in] * len(infos) == infos
     assert "burnin_cpu" in band.ran()

@@ -74,8 +74,8 @@ def test_a_step_that_refuses_its_argument_keeps_earlier_steps_done(harness):
     )  # fmt: skip
     assert error["cause"]
     assert error["hint"]
-    told = harness.inside.read(node).last_error
-    assert "management.scrub: level 'wrong' is none" == told == error["message"]
+    last_error = harness.inside.read(node).last_error
+    assert "management.scrub: level 'wrong' is none" == last_error == error["message"]
 
 
 @pytest.mark.parametrize("verbs", [(), ("manage",)])
@@ -174,7 +174,7 @@ def test_a_wait_is_part_of_the_attempt_that_waits(harness):
     harness.do(node, "clean", clean_steps=[requested("management", "crawl"), POLISH])
     assert "manageable" == harness.poll(node)
     crawl, polish = harness.steps(node)
-    assert [(2, 1), (1, 1)] == [(each.attempts, each.attempt) for each in (crawl, polish)]
+    assert [(2, 1), (1, 1)] == [(step.attempts, step.attempt) for step in (crawl, polish)]
 
 
 def test_a_persistent_error_fails_the_step_after_its_retries(harness):

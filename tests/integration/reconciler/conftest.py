@@ -13,7 +13,7 @@ TRUSTED = Contact(timeout=0)
 def reconcile(inside, contact=TRUSTED):
     """Run one pass; return its counters that are not zero."""
     inside.runtime.cache.clear()
-    return {what: n for what, n in reconciler.reconcile(inside.runtime, contact).items() if n}
+    return {counter: n for counter, n in reconciler.reconcile(inside.runtime, contact).items() if n}
 
 
 def claim(inside, claimant, name):

@@ -15,9 +15,9 @@ from .conftest import TRUSTED, claim, reconcile
 
 def test_an_unclaimed_message_is_sent_again_at_growing_intervals(inside, cleaning):
     _, name = cleaning
-    first = inside.settings.conductor.resend_after
+    interval = inside.settings.conductor.resend_after
     assert {} == reconcile(inside)
-    for sends, patience in [(1, first), (2, 2 * first), (3, 4 * first), (9, 60)]:
+    for sends, patience in [(1, interval), (2, 2 * interval), (3, 4 * interval), (9, 60)]:
         inside.change(Operation, name, sends=sends, sent_at=after(-0.6 * patience))
         assert {} == reconcile(inside)
         inside.change(Operation, name, sends=sends, sent_at=after(-1 - patience))
@@ -26,14 +26,14 @@ def test_an_unclaimed_message_is_sent_again_at_growing_intervals(inside, cleanin
 
 
 def test_no_connection_is_held_while_the_broker_answers(inside, cleaning):
-    held = []
+    counts = []
 
     def backlog(_conductor):
-        held.append(inside.runtime.engine.pool.checkedout())
+        counts.append(inside.runtime.engine.pool.checkedout())
         return 0
 
     reconciler.reconcile(inside.runtime, TRUSTED, backlog)
-    assert [0] == held
+    assert [0] == counts
 
 
 def test_the_message_of_a_next_step_is_sent_again_when_it_is_old(inside, cleaning):
@@ -49,8 +49,8 @@ def test_the_message_of_a_next_step_is_sent_again_when_it_is_old(inside, cleanin
 def test_a_message_in_the_queue_of_a_busy_conductor_is_not_sent_again(inside, cleaning):
     inside.change(Operation, cleaning[1], sent_at=after(-30))
     for backlog, expected in [({"c-1": 1}, {}), ({"c-1": 0}, {"resent": 1})]:
-        done = reconciler.reconcile(inside.runtime, TRUSTED, backlog.__getitem__)
-        assert expected == {what: n for what, n in done.items() if n}
+        counters = reconciler.reconcile(inside.runtime, TRUSTED, backlog.__getitem__)
+        assert expected == {counter: n for counter, n in counters.items() if n}
     inside.change(Operation, cleaning[1], sent_at=after(-61))
     assert 1 == reconciler.reconcile(inside.runtime, TRUSTED, lambda _: 1)["resent"]
 
@@ -101,7 +101,7 @@ def test_a_claim_of_a_silent_conductor_is_taken_over(inside, cleaning):
     assert ("queued", 2, 0) == (operation.state, operation.fence, operation.cursor)
     assert 1 == step.deaths
     assert ("c-2", name, 2, 0) == (
-        inside.sent[-1].conductor, *[getattr(inside.sent[-1], each) for each in ("operation", "fence", "cursor")]
+        inside.sent[-1].conductor, *[getattr(inside.sent[-1], field) for field in ("operation", "fence", "cursor")]
     )  # fmt: skip
     assert "c-2" == inside.read(node).reservation
 
@@ -152,11 +152,11 @@ def test_a_step_that_kills_three_conductors_fails_with_that_reason(inside, clean
     operation = inside.operation(name)
     assert ("failed", "conductor_died") == (operation.state, operation.error["code"])
     cause = "deploy.prepare_cleaning: the conductor died 3 times while it ran"
-    found = inside.read(node)
+    row = inside.read(node)
     assert ("clean failed", True, cause) == (
-        found.provision_state, found.maintenance, found.last_error
+        row.provision_state, row.maintenance, row.last_error
     )  # fmt: skip
-    assert found.reservation is None
+    assert row.reservation is None
 
 
 def test_a_step_that_hangs_three_times_fails_and_is_cleaned_up_after(inside):

@@ -136,9 +136,9 @@ def test_all_queued_operations_are_sent_again_once_after_redis_was_emptied(
     application.breakers = breakers(redis_url)
     control_tasks.register_tasks(application, inside.runtime, "c-1", redis_client)
     reconcile_task = application.tasks[schedule.RECONCILE]
-    for sent in (2, 2):
+    for count in (2, 2):
         reconcile_task()
-        assert sent == len(inside.sent)
+        assert count == len(inside.sent)
     redis_client.flushall()
     reconcile_task()
     assert 3 == len(inside.sent)
@@ -155,10 +155,10 @@ def test_a_pass_without_unfinished_operations_makes_no_further_reads(inside):
     event.listen(inside.runtime.engine, "before_cursor_execute", note)
     try:
         assert {0} == set(reconciler.reconcile(inside.runtime, TRUSTED).values())
-        idle = len([each for each in statements if "SELECT" in each])
+        idle = len([statement for statement in statements if "SELECT" in statement])
         inside.request(inside.node("manageable"), "provide")
         statements.clear()
         reconciler.reconcile(inside.runtime, TRUSTED)
     finally:
         event.remove(inside.runtime.engine, "before_cursor_execute", note)
-    assert idle <= 2 < len([each for each in statements if "SELECT" in each])
+    assert idle <= 2 < len([statement for statement in statements if "SELECT" in statement])

@@ -87,8 +87,8 @@ def test_time_without_polls_does_not_count_towards_the_timeout(inside, cleaning)
     node, name = cleaning
     wait(inside, name, Wait(poll_after=10, timeout=25))
     operation = inside.operation(name)
-    left = operation.deadline_at - operation.wake_at
-    assert abs(left.total_seconds() - inside.steps(name)[0].remaining) < 1
+    time_left = operation.deadline_at - operation.wake_at
+    assert abs(time_left.total_seconds() - inside.steps(name)[0].remaining) < 1
     for _ in range(2):
         assert "waiting" == look(inside, name).state
     # the third poll was at the end of 10 + 10 + 5 seconds: it was the last
@@ -104,22 +104,22 @@ def test_the_duration_of_a_poll_counts_towards_the_timeout(inside, cleaning):
     assert "timeout" == look(inside, name).error["code"]
 
 
-@pytest.mark.parametrize(("away", "more"), [(600, 600), (14, 0)])
+@pytest.mark.parametrize(("away", "extension"), [(600, 600), (14, 0)])
 def test_time_without_conductors_does_not_count_towards_the_timeout_of_agents(
-    inside, cleaning, away, more
+    inside, cleaning, away, extension
 ):
     _, name = cleaning
     wait(inside, name, Wait(timeout=40))
     assert {} == reconcile(inside)
     with inside.runtime.transaction() as session:
         restore.advance(session, 0)
-    before = inside.operation(name).deadline_at, inside.steps(name)[0].deadline_at
+    first_deadlines = inside.operation(name).deadline_at, inside.steps(name)[0].deadline_at
     with inside.runtime.transaction() as session:
         session.execute(update(Watermark).values(raised_at=after(-away)))
         restore.advance(session, 0)
-    later = inside.operation(name).deadline_at, inside.steps(name)[0].deadline_at
-    for old, new in zip(before, later, strict=True):
-        assert abs(more - (new - old).total_seconds()) < 2
+    later_deadlines = inside.operation(name).deadline_at, inside.steps(name)[0].deadline_at
+    for old, new in zip(first_deadlines, later_deadlines, strict=True):
+        assert abs(extension - (new - old).total_seconds()) < 2
 
 
 def test_an_agent_without_a_heartbeat_fails_the_node_at_its_deadline(inside, cleaning):
@@ -128,11 +128,11 @@ def test_an_agent_without_a_heartbeat_fails_the_node_at_its_deadline(inside, cle
     assert {} == reconcile(inside)
     inside.change(Operation, name, deadline_at=after(-1))
     assert {"expired": 1} == reconcile(inside)
-    found = inside.read(node)
+    row = inside.read(node)
     assert ("clean failed", True, "clean failure") == (
-        found.provision_state, found.maintenance, found.fault
+        row.provision_state, row.maintenance, row.fault
     )  # fmt: skip
-    assert "Timeout reached" in found.last_error
+    assert "Timeout reached" in row.last_error
     assert "timeout" == inside.operation(name).error["code"]
 
 

@@ -44,7 +44,7 @@ def record(harness, node):
             )
         )  # fmt: skip
     row = result(harness, node)
-    counts = [after for _, after in events(harness, node)]
+    counts = [count for _, count in events(harness, node)]
     return row.changed, changes(harness, node), row.parts.keys(), entries, counts, finished
 
 
@@ -69,8 +69,8 @@ def test_a_process_that_dies_or_stops_anywhere_doubles_and_loses_nothing(
     shows(SMALLER)
     start(crashing, node, Interruption(role, point, nth, pause=pause))
     assert crashing.interrupted or role == NOW
-    count, found, parts, entries, counts, finished = record(crashing, node)
-    assert (6, 6, 3) == (count, len(found), len(parts))
+    count, facts, parts, entries, counts, finished = record(crashing, node)
+    assert (6, 6, 3) == (count, len(facts), len(parts))
     assert (3, ["1", "3", "6"], 2) == (entries, counts, finished)
     assert ("active", None) == (
         crashing.inside.read(node).provision_state, crashing.inside.read(node).reservation,

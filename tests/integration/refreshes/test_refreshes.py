@@ -58,7 +58,7 @@ def test_a_changed_machine_is_recorded_while_it_is_active_and_goes_on(harness):
         assert {"first"} == {part["state"] for part in result(harness, node).parts.values()}
         (compared,) = rows(harness, BaselineNode, node)
         assert "complies" == compared.state
-        before, ports = columns(harness, node), rows(harness, Port, node)
+        first_columns, ports = columns(harness, node), rows(harness, Port, node)
         orders, boot = len(machine.log), (machine.boot_target, machine.boot_enabled, machine.power)
         machine.memory_gib, machine.firmware["BMC"] = 16, "2.11"
         machine.bios["NumLock"] = "Off"
@@ -70,7 +70,7 @@ def test_a_changed_machine_is_recorded_while_it_is_active_and_goes_on(harness):
         assert facts == changes(harness, node)
         assert orders == len(machine.log), "no order was sent"
         assert boot == (machine.boot_target, machine.boot_enabled, machine.power)
-    assert before == columns(harness, node)
+    assert first_columns == columns(harness, node)
     assert [port.uuid for port in ports] == [port.uuid for port in rows(harness, Port, node)]
     (compared,) = rows(harness, BaselineNode, node)
     assert [("memory_mb", 16384), ("firmware.bmc", "2.11")] == [
@@ -134,7 +134,7 @@ def test_an_inspection_by_the_bmc_is_what_the_next_refresh_compares_with(harness
 
 @SQLITE
 @pytest.mark.parametrize(
-    ("shown", "kept"),
+    ("inventory", "facts"),
     [
         ({}, "disks, memory.physical_mb"),
         ({"memory": {}, "disks": []}, "disks, memory.physical_mb"),
@@ -143,16 +143,16 @@ def test_an_inspection_by_the_bmc_is_what_the_next_refresh_compares_with(harness
     ],
 )
 def test_facts_that_a_machine_which_is_off_does_not_show_are_no_changes(
-    harness, shows, shown, kept
+    harness, shows, inventory, facts
 ):
     node = harness.node("active")
     shows(MACHINE)
     refresh(harness, node)
-    shows(shown)
+    shows(inventory)
     assert "succeeded" == refresh(harness, node)
     assert ([], MACHINE) == (changes(harness, node), inventory_of(harness, node).inventory)
     reason = result(harness, node).parts["inventory"]["reason"]
-    assert set(kept.split(", ")) == set(reason.partition(": ")[2].split(", "))
+    assert set(facts.split(", ")) == set(reason.partition(": ")[2].split(", "))
     assert reason in told(harness, node)
 
 
@@ -195,7 +195,7 @@ def test_a_part_that_cannot_be_read_leaves_its_record_and_is_told(harness, shows
 @SQLITE
 def test_whatever_a_driver_reports_and_orders_only_facts_are_recorded(harness, shows, monkeypatch):
     node = harness.node("active", power_state="power on", properties={"cpus": 4})
-    before = columns(harness, node)
+    first_columns = columns(harness, node)
 
     def read(_interface, target):
         target.report(inventory=BmcInventory(MACHINE), power_state="power off",
@@ -204,7 +204,7 @@ def test_whatever_a_driver_reports_and_orders_only_facts_are_recorded(harness, s
 
     monkeypatch.setattr(FakeManagement, "read_inventory", read, raising=False)
     assert "succeeded" == refresh(harness, node)
-    assert before == columns(harness, node)
+    assert first_columns == columns(harness, node)
     assert "9" not in [row.current_version for row in rows(harness, FirmwareComponent, node)]
 
     def order(_interface, target):
@@ -352,10 +352,10 @@ def test_the_inventory_of_a_bmc_is_that_of_its_inspection(harness, monkeypatch):
             names = {"idrac": {"inspect_interface": "idrac-redfish"}}.get(driver, {})
             harness.inside.change(Node, node, **names)
             assert "manageable" == harness.do(node, "inspect")
-            before = inventory_of(harness, node).inventory
+            inventory = inventory_of(harness, node).inventory
             assert "succeeded" == refresh(harness, node)
             assert ("compared", None) == tuple(result(harness, node).parts["inventory"].values())
-            assert (before, 0) == (
+            assert (inventory, 0) == (
                 inventory_of(harness, node).inventory, result(harness, node).changed,
             )  # fmt: skip
         monkeypatch.setattr(Session, "find", lambda *_: None)

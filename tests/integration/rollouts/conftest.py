@@ -23,8 +23,8 @@ class Fleet(Harness):
 
     def plan(self, target="clean", strategy=ONE_BY_ONE, denial=lambda _owner, _lessee: None):
         with self.inside.runtime.reading() as session:
-            found = select(*rollout_plan.columns(strategy))
-            return rollout_plan.plan(session, found, target, strategy, denial)
+            query = select(*rollout_plan.columns(strategy))
+            return rollout_plan.plan(session, query, target, strategy, denial)
 
     def create(self, target="clean", steps=(POLISH,), caller=CALLER, **strategy):
         """Create a rollout over all nodes; return its id."""
@@ -67,8 +67,8 @@ class Fleet(Harness):
         """Number of operations of each node, in order."""
         with self.inside.runtime.reading() as session:
             nodes = session.scalars(select(Node.id).order_by(Node.id))
-            made = list(session.scalars(select(Operation.node_id)))
-            return [made.count(node) for node in nodes]
+            node_ids = list(session.scalars(select(Operation.node_id)))
+            return [node_ids.count(node) for node in nodes]
 
 
 @pytest.fixture

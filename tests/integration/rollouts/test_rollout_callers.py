@@ -82,17 +82,17 @@ def test_a_rollout_pauses_before_its_next_node_when_its_caller_loses_rights(
 
     loss(people)
     for _ in range(3):
-        found = fleet.advance(rollout)
-    assert (RolloutState.PAUSED, PauseCause.CALLER) == (found.state, found.pause_cause)
-    assert 2 == found.pending, "the operation in progress ends, and no further one begins"
+        row = fleet.advance(rollout)
+    assert (RolloutState.PAUSED, PauseCause.CALLER) == (row.state, row.pause_cause)
+    assert 2 == row.pending, "the operation in progress ends, and no further one begins"
     assert "ann has lost rights" in fleet.summary(rollout)
 
     bob = caller_of(inside, "bob")
     with inside.runtime.transaction() as session:
-        rollouts.request(session, found.uuid, RolloutEvent.RESUME, bob)
+        rollouts.request(session, row.uuid, RolloutEvent.RESUME, bob)
     for _ in range(4):
-        found = fleet.advance(rollout)
-    assert (RolloutState.COMPLETED, "bob") == (found.state, found.user_name)
+        row = fleet.advance(rollout)
+    assert (RolloutState.COMPLETED, "bob") == (row.state, row.user_name)
 
 
 def test_a_node_is_not_started_by_a_caller_who_has_lost_rights_since_the_decision(
@@ -117,8 +117,8 @@ def test_more_rights_and_another_password_leave_a_rollout_as_it_is(fleet, inside
     assert RolloutState.RUNNING == fleet.advance(rollout).state
     people.revoke("admin", user="ann")
     for _ in range(3):
-        found = fleet.advance(rollout)
-    assert RolloutState.COMPLETED == found.state, "the role that it relies on was kept"
+        row = fleet.advance(rollout)
+    assert RolloutState.COMPLETED == row.state, "the role that it relies on was kept"
 
 
 def test_a_rollout_is_taken_over_only_with_all_of_its_rights(fleet, inside, people):
@@ -142,8 +142,8 @@ def test_callers_who_are_no_users_of_the_database_are_not_checked(fleet, inside,
     several(fleet, 1)
     rollout = fleet.create(caller=CALLER)
     for _ in range(3):
-        found = fleet.advance(rollout)
-    assert (RolloutState.COMPLETED, None) == (found.state, found.authority)
+        row = fleet.advance(rollout)
+    assert (RolloutState.COMPLETED, None) == (row.state, row.authority)
 
 
 def test_the_rollouts_of_a_project_leave_time_to_others(fleet, inside, monkeypatch):

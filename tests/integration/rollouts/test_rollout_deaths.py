@@ -18,8 +18,8 @@ def test_a_death_at_any_point_loses_and_repeats_nothing(fleet, point):
     rollout = fleet.create(max_unavailable="2")
     died = die_in(fleet.inside, point, lambda another: another.advance(rollout, 4))
     assert died
-    before = fleet.of(rollout)
-    assert [1] * before.running + [0] * (3 - before.running) == fleet.operations()
+    row = fleet.of(rollout)
+    assert [1] * row.running + [0] * (3 - row.running) == fleet.operations()
     for message in unsent(fleet):  # the reconciler sends the ones that the process has not
         fleet.inside.sent.append(message)
     fleet.run()
@@ -38,9 +38,9 @@ def test_several_processes_start_each_node_once(fleet):
     for _ in range(40):
         fleet.node()
     rollout = fleet.create(max_unavailable="40")
-    others = [fleet.inside.another() for _ in range(4)]
-    for each in others:
-        each.runtime.drivers = fleet.inside.runtime.drivers
+    views = [fleet.inside.another() for _ in range(4)]
+    for view in views:
+        view.runtime.drivers = fleet.inside.runtime.drivers
     start, errors = threading.Barrier(4), []
 
     def work(other):
@@ -51,14 +51,14 @@ def test_several_processes_start_each_node_once(fleet):
         except Exception as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=work, args=(each,)) for each in others]
+    threads = [threading.Thread(target=work, args=(view,)) for view in views]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    for each in others:
-        fleet.inside.sent += each.sent
-        each.close()
+    for view in views:
+        fleet.inside.sent += view.sent
+        view.close()
     assert [] == errors
     fleet.advance(rollout)
     assert [1] * 40 == fleet.operations()

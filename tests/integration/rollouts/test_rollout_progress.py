@@ -32,8 +32,8 @@ def test_waves_follow_each_other(fleet):
     assert "completed: 5 of 5 nodes succeeded." == fleet.summary(rollout)
     assert {"manageable"} == {fleet.state(node) for node in nodes}
     assert [1] * 5 == fleet.operations()
-    last = fleet.last(nodes[0])
-    assert ("clean", "u-1", "req-1") == (last.kind, last.requested_by, last.request_id)
+    row = fleet.last(nodes[0])
+    assert ("clean", "u-1", "req-1") == (row.kind, row.requested_by, row.request_id)
 
 
 def test_a_wave_waits_for_its_slowest_node(fleet):
@@ -81,28 +81,28 @@ def test_a_failure_in_the_canary_pauses(fleet):
 
 
 def test_a_paused_rollout_starts_no_node_and_records_what_ends(fleet):
-    first, second = fleet.node(), fleet.node()
+    node, other = fleet.node(), fleet.node()
     rollout = fleet.create(steps=[STROLL])
     fleet.advance(rollout)
     fleet.request(rollout, RolloutEvent.PAUSE)
     assert "paused: by an operator. 1 node in progress." == fleet.summary(rollout)
-    fleet.poll(first)
+    fleet.poll(node)
     paused = fleet.advance(rollout, 3)
     assert ("paused", "operator", 1, 0) == (
         paused.state, paused.pause_cause, paused.succeeded, paused.running
     )  # fmt: skip
-    assert "manageable" == fleet.state(second)
+    assert "manageable" == fleet.state(other)
     fleet.request(rollout, RolloutEvent.RESUME)
     fleet.advance(rollout)
-    assert "clean wait" == fleet.state(second)
+    assert "clean wait" == fleet.state(other)
 
 
 def test_failures_do_not_change_the_cause_of_a_pause(fleet):
-    first, _second = fleet.node(), fleet.node()
+    node, _other = fleet.node(), fleet.node()
     rollout = fleet.create(steps=[STROLL])
     fleet.advance(rollout)
     fleet.request(rollout, RolloutEvent.PAUSE)
-    fleet.ask(first, "abort")
+    fleet.ask(node, "abort")
     fleet.run()
     paused = fleet.advance(rollout, 2)
     assert ("paused", "operator", 1) == (paused.state, paused.pause_cause, paused.failed)
@@ -135,17 +135,17 @@ def test_a_node_that_is_deleted_during_its_operation_has_failed(fleet):
 
 
 def test_an_aborted_rollout_ends_with_the_operations_in_progress(fleet):
-    first, second = fleet.node(), fleet.node()
+    node, other = fleet.node(), fleet.node()
     rollout = fleet.create(steps=[STROLL])
     fleet.advance(rollout)
     fleet.request(rollout, RolloutEvent.ABORT)
     assert "aborting" == fleet.advance(rollout, 2).state
     assert "aborting: waits for 1 node in progress." == fleet.summary(rollout)
-    fleet.poll(first)
+    fleet.poll(node)
     ended = fleet.advance(rollout)
     assert ("aborted", 1, 1) == (ended.state, ended.succeeded, ended.pending)
     assert "aborted: 1 of 2 nodes succeeded, 1 not started." == fleet.summary(rollout)
-    assert ("manageable" == fleet.advance(rollout) and fleet.state(second)) or fleet.state(second)
+    assert ("manageable" == fleet.advance(rollout) and fleet.state(other)) or fleet.state(other)
 
 
 def test_an_operation_that_an_operator_aborts_is_a_failure(fleet):

@@ -55,7 +55,7 @@ def test_rollouts_are_deleted_a_while_after_their_end(fleet, monkeypatch):
     fleet.inside.change(Rollout, old, finished_at=now - lifetime - day)
     fleet.inside.change(Rollout, young, finished_at=now - lifetime + day)
     assert 1 == pruning.prune_rollouts(fleet.inside.runtime)
-    assert [0, 3, 3] == [len(fleet.members(each)) for each in (old, young, paused)]
+    assert [0, 3, 3] == [len(fleet.members(rollout)) for rollout in (old, young, paused)]
     with fleet.inside.runtime.reading() as session:
         assert [young, paused] == list(session.scalars(select(Rollout.id).order_by(Rollout.id)))
     assert 0 == pruning.prune_rollouts(fleet.inside.runtime)
@@ -87,14 +87,14 @@ def test_the_deletion_of_a_large_rollout_goes_on_after_a_death(fleet, monkeypatc
     assert [] == fleet.members(rollout)
 
 
-@pytest.mark.parametrize("event", [each for each in RolloutEvent if each != "create"])
+@pytest.mark.parametrize("event", [event for event in RolloutEvent if event != "create"])
 def test_an_actor_fires_its_own_events_only(fleet, event):
     fleet.node()
     rollout = fleet.create()
     origins = ROLLOUTS[event].origins
-    before = next(iter(origins))
-    others = set(Actor).difference(*origins.values())
-    fleet.inside.change(Rollout, rollout, state=before)
-    for actor in others:
+    origin = next(iter(origins))
+    other_actors = set(Actor).difference(*origins.values())
+    fleet.inside.change(Rollout, rollout, state=origin)
+    for actor in other_actors:
         with fleet.inside.runtime.transaction(actor) as session, pytest.raises(IllegalTransition):
             transition(session, session.get_one(Rollout, rollout), event)

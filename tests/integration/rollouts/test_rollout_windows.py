@@ -39,7 +39,7 @@ def explained(fleet, node_id):
 
 
 def test_a_rollout_starts_nothing_outside_of_its_window_and_says_so(fleet):
-    first, second = fleet.node(), fleet.node()
+    node, other = fleet.node(), fleet.node()
     closed = window_from(fleet, 6)
     rollout = fleet.create(windows=[closed])
     fleet.advance(rollout, 3)
@@ -49,14 +49,14 @@ def test_a_rollout_starts_nothing_outside_of_its_window_and_says_so(fleet):
     assert "It starts no node before 20" in fleet.summary(rollout)
     assert f"{opening}. Wave 1 of 2 waits for 1 of 1 node: 1 not started." in fleet.summary(rollout)
     assert f"rollout {fleet.of(rollout).uuid} will request clean: it starts no node before 20" in (
-        explained(fleet, second)
+        explained(fleet, other)
     )
     set_strategy(fleet, rollout, windows=[closed, window_from(fleet, -1)])
     fleet.advance(rollout)
     assert ["running", "pending"] == fleet.states(rollout)
     assert "starts no node" not in fleet.summary(rollout)
-    assert "will request clean: it is in wave 1 of 2" in explained(fleet, second)
-    assert "will request" not in explained(fleet, first)
+    assert "will request clean: it is in wave 1 of 2" in explained(fleet, other)
+    assert "will request" not in explained(fleet, node)
 
 
 def test_a_rollout_waits_for_its_earliest_time(fleet):

@@ -14,7 +14,7 @@ def waves(groups, **strategy):
     rows = [SimpleNamespace(group=group, id=number) for number, group in enumerate(groups)]
     limits = Strategy(**strategy)
     planned = rollout_plan._waves(rows, limits, min(limits.canary, len(rows)))
-    return [[each.group for each in wave] for wave in planned]
+    return [[row.group for row in wave] for wave in planned]
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_nodes_are_grouped_by_fields_and_by_keys_of_documents(fleet):
     fleet.node(extra={"rack": 3})
     fleet.node(extra={})
     by_rack = fleet.plan(strategy=Strategy(group_by="extra.rack")).members
-    assert ["", "3", "r1", "r2"] == [each.group for each in by_rack]
+    assert ["", "3", "r1", "r2"] == [member.group for member in by_rack]
     by_shard = fleet.plan(strategy=Strategy(group_by="shard")).members
-    assert ["", "", "s1", "s2"] == [each.group for each in by_shard]
+    assert ["", "", "s1", "s2"] == [member.group for member in by_shard]
 
 
 def test_nodes_that_cannot_take_part_are_excluded_with_the_reason(fleet):
@@ -66,7 +66,7 @@ def test_nodes_that_cannot_take_part_are_excluded_with_the_reason(fleet):
     fleet.node(owner="p-2", name="foreign")
     plan = fleet.plan(denial=lambda owner, _lessee: "not yours" if owner == "p-2" else None)
     assert [fine.uuid] == [member.uuid for member in plan.members]
-    reasons = {each.name: each.reason for each in plan.excluded}
+    reasons = {exclusion.name: exclusion.reason for exclusion in plan.excluded}
     assert 'is in state "active"' in reasons["busy"].replace("it is in", "is in")
     assert "maintenance" in reasons["broken"]
     assert "not yours" == reasons["foreign"]

@@ -163,8 +163,8 @@ def test_an_outcome_that_is_never_kept_is_like_a_crash(inside, server, rotating,
 # moves
 
 
-def move(inside, tell=lambda _line: None, **more):
-    return vault_secrets.move(inside.runtime, tell=tell, **{"dry_run": False, **more})
+def move(inside, tell=lambda _line: None, **arguments):
+    return vault_secrets.move(inside.runtime, tell=tell, **{"dry_run": False, **arguments})
 
 
 def fleet_of(inside, count):

@@ -57,8 +57,8 @@ class Client:
         return self.http.patch(f"/v1/nodes/{uuid}", json=list(changes), headers=VERSION)
 
 
-def change(op, path, value=None, **more):
-    return {"op": op, "path": path, **({} if value is None else {"value": value}), **more}
+def change(op, path, value=None, **fields):
+    return {"op": op, "path": path, **({} if value is None else {"value": value}), **fields}
 
 
 def info_of(inside, uuid):
@@ -139,16 +139,16 @@ def test_without_the_vault_a_password_is_refused_and_nothing_else(inside, server
 def test_a_replaced_password_is_kept_for_backups_and_then_destroyed(inside, server):
     client = Client(inside)
     uuid = client.post().json["uuid"]
-    before = info_of(inside, uuid)
+    info = info_of(inside, uuid)
     client.patch(uuid, change("replace", "/driver_info/redfish_password", "other"))
     assert 0 == pruning.sweep_vault(inside.runtime)
     opened = inside.runtime.vault.opened
-    assert SECRET == opened(uuid, "driver_info", before)["redfish_password"]
+    assert SECRET == opened(uuid, "driver_info", info)["redfish_password"]
     let_days_pass(inside, 31)
     assert 1 == pruning.sweep_vault(inside.runtime)
     assert (["other"], ["used"]) == (values_of(server), states(inside))
     with pytest.raises(InvalidDriverInfo, match=r"driver_info/redfish_password: .*set it again"):
-        opened(uuid, "driver_info", before)
+        opened(uuid, "driver_info", info)
 
 
 @SQLITE
@@ -365,13 +365,13 @@ def test_a_password_moved_by_a_writer_of_the_database_is_not_used(inside, server
     _, victim = enrolled(inside, bmcs.machines[0])
     _, thief = enrolled(inside, bmcs.machines[1])
     stolen = inside.read(victim).driver_info["redfish_password"]
-    own = inside.read(thief).driver_info
+    info = inside.read(thief).driver_info
     with inside.runtime.write_connection() as connection:
-        text = json.dumps({**own, "redfish_password": stolen})
+        text = json.dumps({**info, "redfish_password": stolen})
         connection.exec_driver_sql("UPDATE nodes SET driver_info = ? WHERE id = ?", (text, thief))
     with pytest.raises(InvalidDriverInfo, match="of another node"):
         targets.build(inside.runtime, inside.read(thief))
-    renamed = {"ipmi_password": own["redfish_password"]}
+    renamed = {"ipmi_password": info["redfish_password"]}
     with inside.runtime.write_connection() as connection:
         connection.exec_driver_sql(
             "UPDATE nodes SET driver_info = ? WHERE id = ?", (json.dumps(renamed), thief)

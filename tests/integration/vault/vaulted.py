@@ -12,8 +12,8 @@ SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 BOTH = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
 
 
-def options(server, **more):
-    values = {"address": server.address, "role_id": "r1", "secret_id": "s1", "timeout": 2, **more}
+def options(server, **fields):
+    values = {"address": server.address, "role_id": "r1", "secret_id": "s1", "timeout": 2, **fields}
     return {f"INGOT_VAULT_{name.upper()}": str(value) for name, value in values.items()}
 
 

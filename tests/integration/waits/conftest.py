@@ -45,10 +45,10 @@ class Waiting(Harness):
 
     def arrive(self, state, way=None):
         """Create a node, and bring it into a state; return its id."""
-        before, verb, arguments = way or WAYS[state]
+        origin, verb, arguments = way or WAYS[state]
         node = self.with_agent(
-            before, instance_info=self.image, rescue_interface="agent", inspect_interface="agent",
-            power_state="power on" if before == "active" else "power off",
+            origin, instance_info=self.image, rescue_interface="agent", inspect_interface="agent",
+            power_state="power on" if origin == "active" else "power off",
         )  # fmt: skip
         assert state == self.do(node, verb, **arguments)
         Acme.did.clear()
@@ -73,15 +73,15 @@ class Waiting(Harness):
 @pytest.fixture
 def make(inside):
     """Factory of harnesses with given settings."""
-    made = []
+    views = []
     with scripted_agent() as agent, image_server() as server:
         server.files["/disk.raw"] = bytes(512)
 
         def begin(**settings):
             inside.environ |= {"INGOT_AGENT_REQUIRE_TLS": "false"}
-            inside.environ |= {f"INGOT_CONDUCTOR_{name}": each for name, each in settings.items()}
+            inside.environ |= {f"INGOT_CONDUCTOR_{name}": value for name, value in settings.items()}
             view = inside.another()
-            made.append(view)
+            views.append(view)
             harness = Waiting(view, agent)
             harness.image = {"image_source": f"{server.url}/disk.raw", "image_checksum": "a" * 64}
             for flow in ("clean", "deploy", "service"):
@@ -89,5 +89,5 @@ def make(inside):
             return harness
 
         yield begin
-    for view in made:
+    for view in views:
         view.close()

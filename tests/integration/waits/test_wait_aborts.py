@@ -68,18 +68,18 @@ def test_an_aborted_inspection_may_be_requested_again(make):
     assert "inspect wait" == harness.do(node, "inspect")
 
 
-@pytest.mark.parametrize("done", [0, 1])
-def test_a_conductor_that_dies_during_the_cleanup_of_an_abort_is_replaced(make, done):
+@pytest.mark.parametrize("done_steps", [0, 1])
+def test_a_conductor_that_dies_during_the_cleanup_of_an_abort_is_replaced(make, done_steps):
     """The node is already in its failed state, and stays reserved until the end of the cleanup."""
     harness = make()
     node = harness.arrive("clean wait")
     harness.ask(node, "abort")
-    first = min(row.position for row in harness.steps(node) if row.source == "tidy")
-    for position in range(first, first + done + 1):
+    first_position = min(row.position for row in harness.steps(node) if row.source == "tidy")
+    for position in range(first_position, first_position + done_steps + 1):
         operation = harness.last(node)
         attempt = claims.claim(harness.conductor, operation.uuid, operation.fence, position)
         assert "tidy" == attempt.step.source
-        if position < first + done:
+        if position < first_position + done_steps:
             assert claims.advance(harness.conductor, attempt, {})
     harness.inside.sent.clear()
     harness.conductor = harness.inside.conductor("c-2")
@@ -90,7 +90,7 @@ def test_a_conductor_that_dies_during_the_cleanup_of_an_abort_is_replaced(make, 
     harness.run()
     row = harness.inside.read(node)
     assert (None, False, "aborted") == (row.reservation, row.maintenance, harness.last(node).state)
-    assert ["power off", "clean_up_ramdisk"][done:] == Acme.did
+    assert ["power off", "clean_up_ramdisk"][done_steps:] == Acme.did
     tidy = [row for row in harness.steps(node) if row.source == "tidy"]
     assert {"done"} == {row.state for row in tidy}
-    assert 1 == tidy[done].deaths
+    assert 1 == tidy[done_steps].deaths

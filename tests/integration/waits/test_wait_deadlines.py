@@ -35,8 +35,8 @@ def test_each_wait_has_a_timeout_setting_and_0_disables_it(make, state, limit):
     operation = harness.last(harness.arrive(state))
     assert bool(limit) == (operation.deadline_at is not None)
     if limit:
-        left = operation.deadline_at - operation.created_at
-        assert timedelta(seconds=limit - 2) < left < timedelta(seconds=limit + 20)
+        time_left = operation.deadline_at - operation.created_at
+        assert timedelta(seconds=limit - 2) < time_left < timedelta(seconds=limit + 20)
 
 
 def test_time_in_the_queue_does_not_shorten_the_timeout_of_an_inspection(make):
@@ -185,8 +185,8 @@ def test_a_step_that_needs_the_agent_of_a_child_node_is_refused(make, step, ends
     parent = harness.node()
     harness.with_agent(parent_node=harness.inside.read(parent).uuid)
     interface = "management" if step == "ask_agent" else "deploy"
-    wanted = requested(interface, step, execute_on_child_nodes=True)
-    assert ends == harness.do(parent, "clean", clean_steps=[wanted])
+    requested_step = requested(interface, step, execute_on_child_nodes=True)
+    assert ends == harness.do(parent, "clean", clean_steps=[requested_step])
     assert complaint in harness.inside.read(parent).last_error
     assert [] == Acme.did
 
@@ -209,7 +209,7 @@ def test_every_command_about_steps_has_the_nodes_traits(make):
     node = harness.arrive("clean wait")
     with harness.inside.runtime.transaction() as session:
         session.add_all(
-            NodeTrait(node_id=node, trait=each) for each in ("HW_NIC_SRIOV", "CUSTOM_A")
+            NodeTrait(node_id=node, trait=trait) for trait in ("HW_NIC_SRIOV", "CUSTOM_A")
         )
     harness.call(node)
     traits = [params["node"]["traits"] for _, params in harness.agent.received]

@@ -16,9 +16,9 @@ from workers.periodic.webhooks import Webhooks
 def deliverer(inside):
     """A deliverer whose attempts do not end by the slowness of this machine."""
     configure(inside, timeout=60.0)
-    made = Webhooks(inside.runtime)
-    yield made
-    made.close()
+    instance = Webhooks(inside.runtime)
+    yield instance
+    instance.close()
 
 
 def configure(inside, **values):
@@ -28,18 +28,18 @@ def configure(inside, **values):
 
 @pytest.fixture
 def receiver():
-    with receiving() as made:
-        yield made
+    with receiving() as server:
+        yield server
 
 
 def create(inside, receiver, **fields):
     """Create a webhook, and return its id."""
     change_events.number(inside.runtime)
-    given = {"name": receiver.url.rpartition(":")[2], "url": receiver.url, "secret": SECRET}
+    columns = {"name": receiver.url.rpartition(":")[2], "url": receiver.url, "secret": SECRET}
     with inside.runtime.transaction() as session:
-        made = webhooks.create(session, given | fields)
+        hook = webhooks.create(session, columns | fields)
         session.flush()
-        return made.id
+        return hook.id
 
 
 def read(inside, hook):
@@ -62,8 +62,8 @@ def drain(inside, deliverer, hook):
 def changed(inside, node, times=1):
     """Change a node: each time is one event."""
     for number in range(times):
-        before = inside.read(node).maintenance
-        inside.change(Node, node, maintenance=not before, description=str(number))
+        maintenance = inside.read(node).maintenance
+        inside.change(Node, node, maintenance=not maintenance, description=str(number))
 
 
 def sequences(inside):

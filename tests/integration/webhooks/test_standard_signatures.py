@@ -52,5 +52,5 @@ def test_a_repeated_delivery_has_the_id_of_the_first(inside, deliverer, receiver
     drain(inside, deliverer, hook)
     changed(inside, node)
     drain(inside, deliverer, hook)
-    first, second, third = receiver.idents
-    assert first == second != third
+    first_ident, second_ident, third_ident = receiver.idents
+    assert first_ident == second_ident != third_ident

@@ -43,10 +43,10 @@ def test_a_late_answer_does_not_undo_a_replay(inside, deliverer, receiver):
     ]
 
 
-def replay(inside, hook, after=None):
+def replay(inside, hook, position=None):
     with inside.runtime.transaction() as session:
         row = session.scalars(select(Webhook).where(Webhook.id == hook).with_for_update()).one()
-        webhooks.replay(session, row, after)
+        webhooks.replay(session, row, position)
 
 
 @pytest.fixture
@@ -133,10 +133,10 @@ def test_a_replay_of_events_that_are_not_kept_is_refused(inside, deliverer, rece
     assert [newest] == receiver.numbers
 
 
-def forget(inside, last):
+def forget(inside, position):
     """Let the events up to a number be past their lifetime, and prune."""
     with inside.runtime.transaction() as session:
-        old = update(ChangeEvent).where(ChangeEvent.sequence <= last)
+        old = update(ChangeEvent).where(ChangeEvent.sequence <= position)
         session.execute(old.values(created_at=datetime(2000, 1, 1)))
     pruning.prune_change_events(inside.runtime)
 

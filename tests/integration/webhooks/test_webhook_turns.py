@@ -19,18 +19,18 @@ def test_a_lease_keeps_a_second_deliverer_away_and_expires(inside, deliverer, re
     changed(inside, node)
     change_events.number(inside.runtime)
     receiver.gate.clear()
-    first = threading.Thread(target=deliverer.deliver, args=(hook,))
-    first.start()
+    first_thread = threading.Thread(target=deliverer.deliver, args=(hook,))
+    first_thread.start()
     assert receiver.arrived.wait(60)
     assert not deliverer.deliver(hook)
     assert 1 == receiver.requests, "the first attempt holds the webhook"
     due(inside, hook)  # as if its process were dead
-    second = threading.Thread(target=deliverer.deliver, args=(hook,))
-    second.start()
+    second_thread = threading.Thread(target=deliverer.deliver, args=(hook,))
+    second_thread.start()
     until(lambda: receiver.requests == 2, "the second attempt")
     receiver.gate.set()
-    first.join()
-    second.join()
+    first_thread.join()
+    second_thread.join()
     assert [1] * 2 == [len(document["events"]) for document in receiver.documents]
     assert sequences(inside)[-1:] == receiver.numbers
     assert sequences(inside)[-1] == read(inside, hook).position
@@ -64,8 +64,8 @@ def test_webhooks_beyond_the_free_threads_are_left_to_others(inside, receiver, m
     node = inside.node()
     with receiving() as slow:
         slow.gate.clear()
-        first, _ = create(inside, slow), create(inside, receiver)
-        due(inside, first)
+        slow_hook, _ = create(inside, slow), create(inside, receiver)
+        due(inside, slow_hook)
         changed(inside, node)
         for _ in range(3):
             deliverer.start_due()
@@ -119,17 +119,17 @@ def test_a_slow_receiver_has_a_turn_by_time_and_then_the_next_one(inside, receiv
         assert slow.arrived.wait(60)
         deliverer.start_due()  # the other one finds no thread
         assert not receiver.numbers
-        take, before = receiver.take, []
+        take, counts = receiver.take, []
 
         def taken(*delivery):
-            before.append(slow.requests)
+            counts.append(slow.requests)
             return take(*delivery)
 
         receiver.take = taken
         slow.gate.set()
         until(lambda: receiver.numbers, "the turn of the other one")
         deliverer.close()
-        assert [1] == before, "after one attempt of the slow one, not after all of them"
+        assert [1] == counts, "after one attempt of the slow one, not after all of them"
 
 
 def test_of_many_due_webhooks_each_project_has_the_first(inside, deliverer, receiver, monkeypatch):
@@ -141,9 +141,9 @@ def test_of_many_due_webhooks_each_project_has_the_first(inside, deliverer, rece
         hooks[hook] = owner
         inside.change(Webhook, hook, due_at=datetime(2000, 1, 1 + number))
     changed(inside, inside.node())
-    found = deliverer._due()
-    assert ["p-many", "p-7", "p-8", "p-many"] == [project for _, project in found]
-    assert [(hook, hooks[hook]) for hook, _ in found] == found
+    pairs = deliverer._due()
+    assert ["p-many", "p-7", "p-8", "p-many"] == [project for _, project in pairs]
+    assert [(hook, hooks[hook]) for hook, _ in pairs] == pairs
 
 
 def test_many_events_are_posted_in_batches_and_turns(inside, deliverer, receiver, monkeypatch):

@@ -24,13 +24,13 @@ from .conftest import changed, create, drain, due, read, sequences
 
 def test_events_since_the_creation_are_posted_signed_and_in_order(inside, deliverer, receiver):
     node = inside.node(name="n-1", owner="p-1")
-    first = len(sequences(inside))
+    count = len(sequences(inside))
     hook = create(inside, receiver)
     changed(inside, node, 3)
     drain(inside, deliverer, hook)
     ((signed, document),) = receiver.deliveries
-    assert [first + 1, first + 2, first + 3] == receiver.numbers
-    assert (first, first + 3) == (document["after"], document["last"])
+    assert [count + 1, count + 2, count + 3] == receiver.numbers
+    assert (count, count + 3) == (document["after"], document["last"])
     assert read(inside, hook).uuid == document["webhook"]
     event = document["events"][0]
     assert ("node.maintenance", "n-1", "false", "true") == tuple(
@@ -46,14 +46,14 @@ def test_events_since_the_creation_are_posted_signed_and_in_order(inside, delive
 def test_the_documented_function_verifies_signatures():
     page = (Path(__file__).parents[3] / "docs/events.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    found = {}
-    exec(code, found)
-    sent = int(time.time())
-    header = signature(["previous", SECRET], sent, b"{}")
-    assert found["verified"](SECRET, header, b"{}")
-    assert not found["verified"]("another secret", header, b"{}")
-    assert not found["verified"](SECRET, header, b"[]")
-    assert not found["verified"](SECRET, signature([SECRET], sent - 3600, b"{}"), b"{}")
+    namespace = {}
+    exec(code, namespace)
+    moment = int(time.time())
+    header = signature(["previous", SECRET], moment, b"{}")
+    assert namespace["verified"](SECRET, header, b"{}")
+    assert not namespace["verified"]("another secret", header, b"{}")
+    assert not namespace["verified"](SECRET, header, b"[]")
+    assert not namespace["verified"](SECRET, signature([SECRET], moment - 3600, b"{}"), b"{}")
 
 
 def test_the_signature_covers_time_and_body():
@@ -66,7 +66,7 @@ def test_the_signature_covers_time_and_body():
 def test_filters_choose_types_node_and_project(inside, deliverer):
     one, two = inside.node(owner="p-1"), inside.node(owner="p-2", lessee="p-1")
     three = inside.node(owner="p-3")
-    uuids = [inside.read(each).uuid for each in (one, two, three)]
+    uuids = [inside.read(node).uuid for node in (one, two, three)]
     with ExitStack() as stack:
         by_type, by_node, by_project = (stack.enter_context(receiving()) for _ in range(3))
         hooks = [
@@ -74,9 +74,9 @@ def test_filters_choose_types_node_and_project(inside, deliverer):
             create(inside, by_node, node_uuid=uuids[2]),
             create(inside, by_project, owner="p-1"),
         ]
-        for each in (one, two, three):
-            changed(inside, each)
-            inside.change(Node, each, power_state="power on")
+        for node in (one, two, three):
+            changed(inside, node)
+            inside.change(Node, node, power_state="power on")
         for hook in hooks:
             drain(inside, deliverer, hook)
         assert [(uuid, "node.power_state") for uuid in uuids] == shown(by_type)
@@ -94,7 +94,7 @@ def test_a_failed_attempt_is_repeated_after_a_pause_that_doubles(
 ):
     seconds = []
     monkeypatch.setattr(
-        "workers.periodic.delivery.after", lambda each: (seconds.append(each), after(each))[1]
+        "workers.periodic.delivery.after", lambda delay: (seconds.append(delay), after(delay))[1]
     )
     node = inside.node()
     hook = create(inside, receiver)
@@ -122,7 +122,7 @@ def test_a_failed_attempt_is_repeated_after_a_pause_that_doubles(
 
 
 @pytest.mark.parametrize(
-    ("retry_after", "least", "most"),
+    ("retry_after", "minimum", "maximum"),
     [
         ("40", 40, 40),
         ("0", 0.5, 1),
@@ -139,13 +139,13 @@ def test_a_failed_attempt_is_repeated_after_a_pause_that_doubles(
 )
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_receiver_says_when_to_repeat_an_attempt(
-    inside, deliverer, receiver, monkeypatch, status, retry_after, least, most
+    inside, deliverer, receiver, monkeypatch, status, retry_after, minimum, maximum
 ):
     if isinstance(retry_after, int):
         retry_after = formatdate(time.time() + retry_after, usegmt=True)
     seconds = []
     monkeypatch.setattr(
-        "workers.periodic.delivery.after", lambda each: (seconds.append(each), after(each))[1]
+        "workers.periodic.delivery.after", lambda delay: (seconds.append(delay), after(delay))[1]
     )
     node = inside.node()
     hook = create(inside, receiver)
@@ -153,7 +153,7 @@ def test_a_receiver_says_when_to_repeat_an_attempt(
     receiver.status = status
     receiver.headers = {"Retry-After": retry_after.encode().decode("latin-1")}
     drain(inside, deliverer, hook)
-    assert least <= seconds[-1] <= most
+    assert minimum <= seconds[-1] <= maximum
     assert f"the receiver answered {status}" == read(inside, hook).last_error
 
 
