@@ -10,7 +10,7 @@ import pytest
 from drivers.agent import client, in_band, logs
 from drivers.core.errors import HardwareError, Unexpected, Unreachable
 from drivers.core.steps import Done, Flow
-from drivers.net import answers
+from drivers.net import answers, networks
 from drivers.redfish import bios
 from drivers.redfish.transport import client as redfish
 from tests.security.hostile import (
@@ -136,6 +136,20 @@ def test_a_link_of_a_bmc_to_another_server_is_not_followed(name, link):
                 ):
                     with suppress(HardwareError):
                         read(it)
+        assert [] == other.asked
+
+
+@pytest.mark.parametrize("is_redirected", [True, False])
+def test_a_session_with_a_machine_sends_nothing_to_another_server(is_redirected):
+    with recording(with_body(b"{}")) as other, recording(redirecting_to(other.url)) as machine:
+        reach = networks.of_agents(node(machine.url).options)
+        adapter = answers.MachineAdapter(machine.url, "the machine", reach)
+        url = machine.url if is_redirected else other.url
+        with (
+            answers.session(adapter) as session,
+            pytest.raises(Unexpected, match="a link to another"),
+        ):
+            session.get(url, timeout=5)
         assert [] == other.asked
 
 
