@@ -366,7 +366,7 @@ def test_any_property_of_any_document_may_be_missing_or_of_another_type(kind):
         and (MANAGER not in path or kind.telling)
     ]
 
-    told = {
+    telling_documents = {
         (path, ()) for path, pointer in documents(kind) if set(pointer).intersection(kind.telling)
     }
 
@@ -378,7 +378,7 @@ def test_any_property_of_any_document_may_be_missing_or_of_another_type(kind):
         st.one_of(
             st.tuples(st.sampled_from(places), st.sampled_from((GONE, *VALUES))),
             st.tuples(
-                st.sampled_from(sorted({(path, ()) for path, _ in places} - told)),
+                st.sampled_from(sorted({(path, ()) for path, _ in places} - telling_documents)),
                 st.sampled_from(WHOLES),
             ),
         )
