@@ -51,8 +51,8 @@ NODE: Mapping[str, Entry] = {
         lambda nodes: (*nodes.FIELDS.unsetting, *nodes.bulk.OPTIONS),
     ),
     "delete": _bulk("node_commands.node_changes", "delete"),
-    "import": at("fleet_file.commands", "import_nodes", lambda files: files.READING),
-    "export": at("fleet_file.commands", "export"),
+    "import": at("fleet_file.file_commands", "import_nodes", lambda files: files.READING),
+    "export": at("fleet_file.file_commands", "export"),
     "maintenance": _bulk("node_commands.node_changes", "maintenance"),
     "validate": at("node_commands.node_parts", "validate"),
     "power": _bulk("node_commands.verbs", "power"),
@@ -212,7 +212,7 @@ CONDUCTOR: Mapping[str, Loader] = {
 WITHOUT_API: Mapping[str, Sequence[str]] = {"audit": ("verify",), "sanitation": ("verify", "key")}
 #: Commands outside of any group.
 ALONE: Mapping[str, Loader] = {
-    "apply": at("fleet_file.commands", "apply", lambda files: files.READING),
+    "apply": at("fleet_file.file_commands", "apply", lambda files: files.READING),
     "events": at("events", "events"),
     "top": at("top", "top"),
     "version": at("node_commands.inquiries", "version"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.cli.fields import Kind, change
 from app.cli.fleet_file.entry import KINDS, PORT_KINDS, UPDATE_ONLY, Entry
-from app.cli.fleet_file.fleet import Fleet, has_mask, identities
+from app.cli.fleet_file.fleet_nodes import Fleet, has_mask, identities
 from app.cli.rest import Api
 from app.cli.terminal.errors import Failure
 from app.cli.terminal.output import Document

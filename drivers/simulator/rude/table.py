@@ -4,7 +4,7 @@ Table of all rude faults, and the answer of a BMC with some of them.
 
 from functools import partial
 
-from drivers.simulator.rude import boot, parts, power, tasks, transport
+from drivers.simulator.rude import boot, parts, power_faults, tasks, transport
 from drivers.simulator.rude.row import Bmc, Exchange, Row
 from drivers.simulator.server import Request, Response
 
@@ -12,7 +12,7 @@ from drivers.simulator.server import Request, Response
 ROWS: dict[str, Row] = {
     **transport.FAULTS,
     **tasks.FAULTS,
-    **power.FAULTS,
+    **power_faults.FAULTS,
     **boot.FAULTS,
     **parts.FAULTS,
 }

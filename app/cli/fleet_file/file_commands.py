@@ -14,7 +14,7 @@ from app.cli.bulk import SENDING, NamesFile, Nodes, Where, names_in
 from app.cli.commands import option
 from app.cli.driver_keys import DriverKeys
 from app.cli.fleet_file import execution, given_values, machine_files, plan
-from app.cli.fleet_file.fleet import Exporter, Fleet
+from app.cli.fleet_file.fleet_nodes import Exporter, Fleet
 from app.cli.fleet_file.machine_files import SUFFIXES, FileForm
 from app.cli.fleet_file.plan import Action, Machine
 from app.cli.rest import Api
