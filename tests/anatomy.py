@@ -11,7 +11,7 @@ import json
 import re
 import statistics
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -82,15 +82,17 @@ class Module:
         ]
 
     @cached_property
-    def bindings(self) -> list[str]:
-        """The name of each assignment target and parameter, in no order."""
-        names = [
-            node.id
+    def bindings(self) -> list[tuple[str, int]]:
+        """Name and line of each assignment target and parameter, in no order."""
+        targets = [
+            (node.id, node.lineno)
             for node in ast.walk(self.tree)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         ]
-        names += [node.arg for node in ast.walk(self.tree) if isinstance(node, ast.arg)]
-        return names
+        parameters = [
+            (node.arg, node.lineno) for node in ast.walk(self.tree) if isinstance(node, ast.arg)
+        ]
+        return targets + parameters
 
     @cached_property
     def texts(self) -> list[str]:
@@ -121,12 +123,15 @@ def modules(packages: tuple[str, ...] = PRODUCT) -> list[Module]:
     return [Module(path, ast.parse(text), text) for path, text in texts.items()]
 
 
-def bindings_without_noun(tree: list[Module]) -> dict[str, int]:
-    """Number of bindings whose name is in `NOT_NOUNS`, by package."""
-    counts = Counter(
-        module.package for module in tree for name in module.bindings if name in NOT_NOUNS
-    )
-    return dict(sorted(counts.items()))
+def bindings_without_noun(tree: list[Module]) -> dict[str, list[str]]:
+    """Bindings whose name is in `NOT_NOUNS`, by package: "path:line: name"."""
+    bindings = defaultdict(list)
+    for module in tree:
+        path = module.path.relative_to(ROOT)
+        for name, line in sorted(module.bindings, key=lambda binding: binding[1]):
+            if name in NOT_NOUNS:
+                bindings[module.package].append(f"{path}:{line}: {name}")
+    return dict(sorted(bindings.items()))
 
 
 def imports_past_seam(tree: list[Module]) -> list[str]:
@@ -145,7 +150,7 @@ def measures(tree: list[Module]) -> dict[str, str]:
     sizes = [module.lines for module in tree]
     functions = [function.lines for module in tree for function in module.functions]
     bindings = sum(len(module.bindings) for module in tree)
-    without_noun = sum(bindings_without_noun(tree).values())
+    without_noun = sum(map(len, bindings_without_noun(tree).values()))
     texts = [text for module in tree for text in module.texts]
     dialect = sum(bool(DIALECT.search(text)) for text in texts)
     any_annotations = sum(
@@ -183,7 +188,8 @@ def _spread(sizes: list[int], percent: int) -> str:
 
 def main(arguments: list[str]) -> None:
     if "--freeze" in arguments:
-        counts = bindings_without_noun(modules(NAMED))
+        bindings = bindings_without_noun(modules(NAMED))
+        counts = {package: len(places) for package, places in bindings.items()}
         FROZEN.write_text(json.dumps(counts, indent=1) + "\n")
         return
     print("| measure | value |\n| --- | --- |")

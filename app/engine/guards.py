@@ -5,7 +5,7 @@ A verb lists its guards in order: a client gets the error of the first one that 
 returns or raises an API error, and writes nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -74,15 +74,6 @@ def not_protected(candidate: Candidate) -> None:
         raise NodeProtected(candidate.node.uuid)
 
 
-#: Event that brings a node into service -> the state it leads to.
-_INTO_SERVICE: Mapping[Event, State] = {
-    Event.PROVIDE: State.AVAILABLE,
-    Event.DEPLOY: State.ACTIVE,
-    Event.ADOPT: State.ACTIVE,
-    Event.REBUILD: State.ACTIVE,
-}
-
-
 def not_retired(candidate: Candidate) -> None:
     """
     Refuse to bring a retired node into service (spec node-retirement).
@@ -93,9 +84,11 @@ def not_retired(candidate: Candidate) -> None:
     node, event = candidate.node, candidate.event
     tenants = event is Event.REBUILD and node.provision_state != State.ERROR
     if node.retired and not tenants:
+        next_state = MACHINE[State(node.provision_state)].moves[event]
+        destination = MACHINE[next_state].target or next_state
         raise Conflict(
-            f"Node {node.uuid} is retired and cannot become"
-            f" {_INTO_SERVICE[event]}; first set its field 'retired' to false."
+            f"Node {node.uuid} is retired and cannot become {destination}; first set its field"
+            " 'retired' to false."
         )
 
 

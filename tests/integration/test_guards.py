@@ -4,7 +4,7 @@ import pytest
 
 from app.engine import guards, verbs
 from app.errors import Conflict, InMaintenance, Invalid, NodeProtected, Unavailable
-from app.lifecycle.provision_states import VERBS, Event
+from app.lifecycle.provision_states import MACHINE, VERBS, Event
 from tests.integration.harness import AcmePower, Harness
 
 WRONG = {"maintenance": True, "protected": True, "retired": True}
@@ -51,6 +51,29 @@ def test_the_first_failing_guard_of_a_verb_gives_the_error(world, verb, state, c
     with pytest.raises(error) as refused:
         world.ask(world.node(state, **columns), verb)
     assert error is type(refused.value)
+
+
+RETIRED = [
+    (state, verb, destination)
+    for verb, event in VERBS.items()
+    if guards.not_retired in getattr(verbs.DECLARATIONS.get(event), "guards", ())
+    for state, row in MACHINE.items()
+    if event in row.moves
+    for destination in ("available" if event is Event.PROVIDE else "active",)
+]
+
+
+@pytest.mark.parametrize(("state", "verb", "destination"), RETIRED)
+def test_a_retired_node_is_told_which_state_it_cannot_enter(world, state, verb, destination):
+    node = world.inside.read(world.node(state, retired=True))
+    is_of_tenant = verb == "rebuild" and state != "error"
+    with world.inside.runtime.reading() as session:
+        candidate = guards.Candidate(session, node, verb, VERBS[verb])
+        if is_of_tenant:
+            guards.not_retired(candidate)
+        else:
+            with pytest.raises(Conflict, match=f"is retired and cannot become {destination};"):
+                guards.not_retired(candidate)
 
 
 def test_the_node_is_checked_before_its_conductor_and_its_driver(world, monkeypatch):

@@ -296,6 +296,28 @@ def test_paths_of_the_tree_that_pages_name_exist():
     assert set() == missing
 
 
+#: "`NAME` and `NAME` in `PATH`"
+NAMED_IN_FILE = re.compile(
+    r"((?:`\w+`(?:,| and|, and)?\s)+)(?:in|of)\s`(\w+/[\w/]+\.(?:py|js|toml))`"
+)
+
+
+def test_names_stand_in_the_files_that_pages_say():
+    places = [
+        (page.name, name, path)
+        for page in PAGES
+        for names, path in NAMED_IN_FILE.findall(page.read_text())
+        for name in re.findall(r"`(\w+)`", names)
+    ]
+    assert len(places) > 20
+    wrong_places = [
+        place
+        for place in places
+        if not re.search(rf"\b{place[1]}\b", (ROOT / place[2]).read_text())
+    ]
+    assert [] == wrong_places
+
+
 def test_a_change_in_the_generated_part_of_a_page_is_noticed_and_the_rest_is_left_alone(
     tmp_path, monkeypatch
 ):

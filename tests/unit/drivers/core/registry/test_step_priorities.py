@@ -138,17 +138,17 @@ def test_a_frame_may_name_only_methods_of_every_enabled_interface():
     class Careful(FakePower):
         name = "careful"
 
-        def discharge(self, target):
+        def lower_into_water(self, target):
             """Frame step that only this power interface has."""
 
     framed = with_frames(
-        "deploy", FakeDeploy, frames={"clean": Frame(before=(("power", "discharge"),))}
+        "deploy", FakeDeploy, frames={"clean": Frame(before=(("power", "lower_into_water"),))}
     )
     framed.interfaces["power"] = (Careful,)
     assert ["framed"] == list(load([framed]).types)
     framed.interfaces["power"] = (Careful, FakePower)
     assert (
-        "power.discharge, which power interface 'fake' does not have"
+        "power.lower_into_water, which power interface 'fake' does not have"
         in load([framed]).refused["framed"]
     )
     assert ["framed"] == list(load([framed], None, {"power": ["careful"]}).types)
