@@ -299,7 +299,8 @@ def test_a_node_is_enrolled_changed_and_deleted(chromium, fleet):
         expect(address).to_have_value("https://192.0.2.7")
         address.fill("https://192.0.2.8")
         dialog.get_by_role("button", name="Change").click()
-        expect(page.get_by_text("Changed: driver_info/redfish_address.")).to_be_visible()
+        notices = page.locator("#notices")
+        expect(notices.get_by_text("Changed: driver_info/redfish_address.")).to_be_visible()
     changed = fleet.get("nodes/bay-1")
     assert changed["driver_info"] == node["driver_info"] | {"redfish_address": "https://192.0.2.8"}
 

@@ -8,7 +8,9 @@ from contextlib import ExitStack
 
 import pytest
 
+from app.db import sqlite
 from tests.e2e.roles_alone import LIFE, Site
+from tests.support import processes
 from tests.support import redis as own_redis
 from tests.support.fleet import CALM, Fleet, until
 from tests.support.ports import free_port
@@ -117,6 +119,8 @@ def test_a_failover_that_loses_the_last_writes_neither_loses_nor_doubles_work(tm
         manage(site, nodes[:4])
         until(lambda: "queued" not in states(site, nodes[:4]), "steps that have begun")
         conductor.send_signal(signal.SIGSTOP)
+        until(lambda: processes.state(conductor.pid) == "T", "the stop of the conductor")
+        sqlite.release_stopped_writer(site.database("conductor"))  # as its supervisor does
         manage(site, nodes[4:])
         kill_primary()
         conductor.send_signal(signal.SIGCONT)

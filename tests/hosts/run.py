@@ -115,7 +115,7 @@ def lost_with_the_database(ledger, begin, end):
     lost = {
         node
         for node, entries in ledger.accepted.items()
-        if any(begin <= entry.known and entry.sent <= end for entry in entries)
+        if any(begin <= entry.answered_at and entry.sent_at <= end for entry in entries)
     }
     lost |= {hold.node for hold in ledger.holds if hold.refused is False}
     return lost | {node for node, _ in ledger.unknown}
