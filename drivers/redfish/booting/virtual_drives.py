@@ -85,8 +85,9 @@ class Drives:
     """Virtual drives of a BMC, as resources of sushy."""
 
     usable: list["VirtualMedia"]
-    #: Documents of drives that present a medium, and are malformed otherwise: they take no orders.
-    stuck: list[Mapping[str, Any]]
+    #: Path -> document of those that present a medium, and are malformed otherwise: they take no
+    #: orders.
+    stuck: dict[str, Mapping[str, Any]]
 
 
 def listed(bmc: Connection) -> Drives:
@@ -97,7 +98,7 @@ def listed(bmc: Connection) -> Drives:
     Raises Unexpected: a list of them cannot be read; it may have a drive with a medium.
     """
     system = bmc.system(fresh=False)
-    drives = Drives([], [])
+    drives = Drives([], {})
     collections = {}  # path -> whether it was read
     for owner in chain([system], navigation.managers(bmc, system)):
         path = navigation.link(owner, "virtual_media")
@@ -111,7 +112,7 @@ def listed(bmc: Connection) -> Drives:
             usable_drives = list(navigation.readable(bmc, paths, collection.get_member))
             drives.usable.extend(usable_drives)
             omitted_paths = {*paths} - {drive.path for drive in usable_drives}
-            drives.stuck.extend(_with_medium(bmc, sorted(omitted_paths)))
+            drives.stuck.update(_with_medium(bmc, sorted(omitted_paths)))
         if owner is system and drives.usable:
             break
     if not collections:
@@ -126,12 +127,12 @@ def listed(bmc: Connection) -> Drives:
     return drives
 
 
-def _with_medium(bmc: Connection, paths: Iterable[str]) -> Iterator[Mapping[str, Any]]:
-    """Read the documents of drives that present a medium, as far as they can be read."""
+def _with_medium(bmc: Connection, paths: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield path and document of drives that present a medium, as far as they can be read."""
     for path in paths:
         document = bmc.find(path)
         if document is not None and is_present(document) and not Report.of(document).is_empty:
-            yield {**document, "@odata.id": path}
+            yield path, document
 
 
 def media_types(document: object) -> list[str]:
@@ -149,7 +150,7 @@ def of_types(bmc: Connection, device_types: Collection[str]) -> Drives:
     drives = listed(bmc)
     return Drives(
         [drive for drive in drives.usable if is_of_types(drive.json)],
-        [document for document in drives.stuck if is_of_types(document)],
+        {path: document for path, document in drives.stuck.items() if is_of_types(document)},
     )
 
 

@@ -132,17 +132,16 @@ def eject(
             for drive in drives.usable:
                 virtual_drives.read_again(drive)
         stays = [drive.path for drive in drives.usable if not Report.of(drive.json).is_empty]
-    stuck = [str(document["@odata.id"]) for document in drives.stuck]
-    if not stays and not stuck:
+    if not stays and not drives.stuck:
         _note_used(target, ())
         return Done()
     if looks * interval < (patience if required else IMPATIENCE):
         progress = {"looks": looks + 1, "refusals": refusals}
-        waits_for = f"the ejection of {last_part([*stays, *stuck][0])}"
+        waits_for = f"the ejection of {last_part([*stays, *drives.stuck][0])}"
         return Wait({**progress, AWAITED: waits_for}, poll_after=interval)
     reasons = [
         *(f"{last_part(path)} (ordered to eject it{_colon(refusals.get(path))})" for path in stays),
-        *(f"{last_part(path)} (not ordered: its document is malformed)" for path in stuck),
+        *(f"{last_part(path)} (not ordered: its document is malformed)" for path in drives.stuck),
     ]
     message = f"BMC {bmc.access.address} still presents a virtual medium in {', '.join(reasons)}"
     if required:
