@@ -56,6 +56,9 @@ ADDRESS = "52:54:00:00:00:01"
         ("PUT", "nodes/n1/states/provision", {"target": "active"},
          'while it is in state "enroll": the state accepts manage.', ""),
         ("GET", "nodes?colour=red", None, "Unexpected arguments: colour", ""),
+        # the query is checked before the body
+        ("POST", "nodes?colour=red", {}, "Unexpected arguments: colour", ""),
+        ("POST", "continue_inspection?colour=red", [], "Unexpected arguments: colour", ""),
         ("GET", "nodes?drivr=x", None, "Unexpected arguments: drivr", "the nearest is 'driver'"),
         ("GET", "nodes?limit=x", None, "Expected an integer for limit: x", ""),
         ("GET", "nodes?limit=0", None, "Limit must be positive", ""),

@@ -291,9 +291,9 @@ def _expected_if_large(view: View) -> View:
 )
 @_noted(agent_refusals.REPORT)
 @_expected_if_large
-@agents.arguments(Report, unknown=INCLUDE)
 @agents.arguments(ReportQuery, location="query")
-def continue_inspection(context: RequestContext, report: dict[str, Any], query: Query) -> Response:
+@agents.arguments(Report, unknown=INCLUDE)
+def continue_inspection(context: RequestContext, query: Query, report: dict[str, Any]) -> Response:
     """Record inspection data from the agent of a node"""
     is_current = context.version >= INSPECTION_SINCE
     if not is_current and (context.version != versions.MIN or "node_uuid" in query):

@@ -171,9 +171,9 @@ def filtered(  # noqa: C901 - one condition for each parameter
     rule="baremetal:node:create",
     returns=Returns({201: NODE, 200: NODE}, LOCATION | TAG),
 )
-@nodes.arguments(NodeCreate)
 @nodes.arguments(NodeCreateQuery, location="query")
-def create_node(context: RequestContext, fields: Fields, query: Query) -> Response:
+@nodes.arguments(NodeCreate)
+def create_node(context: RequestContext, query: Query, fields: Fields) -> Response:
     """Enroll a node; with `dry_run`, only return it as it would be"""
     context.version.check_body("node", fields)
     if not is_name(context, fields.get("name") or "unnamed"):
