@@ -83,11 +83,11 @@ class Module:
 
     @cached_property
     def bindings(self) -> list[tuple[str, int]]:
-        """Name and line of each assignment target and parameter, in no order."""
+        """Name and line of each variable, attribute and parameter that is set, in no order."""
         targets = [
-            (node.id, node.lineno)
+            (node.id if isinstance(node, ast.Name) else node.attr, node.lineno)
             for node in ast.walk(self.tree)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store)
         ]
         parameters = [
             (node.arg, node.lineno) for node in ast.walk(self.tree) if isinstance(node, ast.arg)
@@ -129,7 +129,7 @@ def bindings_without_noun(tree: list[Module]) -> dict[str, list[str]]:
     for module in tree:
         path = module.path.relative_to(ROOT)
         for name, line in sorted(module.bindings, key=lambda binding: binding[1]):
-            if name in NOT_NOUNS:
+            if name.strip("_") in NOT_NOUNS:
                 bindings[module.package].append(f"{path}:{line}: {name}")
     return dict(sorted(bindings.items()))
 

@@ -26,16 +26,16 @@ class Channel(redis.Channel):  # type: ignore[misc]
     """A channel whose client lasts as long as its pool of connections."""
 
     from_transport_options = (*redis.Channel.from_transport_options, DEADLINES)
-    _kept: Any = None
+    _lasting_client: Any = None
 
     @contextmanager
     def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
         """Yield the given client, or that of the channel; clients are safe for threads."""
         if client is None:
-            client = self._kept
+            client = self._lasting_client
         if client is None or client.connection_pool is not self.pool:
             with super().conn_or_acquire() as client:
-                self._kept = client
+                self._lasting_client = client
         yield client
 
     def _connparams(self, *args: object, **options: object) -> dict[str, Any]:

@@ -39,12 +39,12 @@ class _Commands(Mapping[str, Any]):
     """Commands by name, each created at its first use."""
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
-        self._entries, self._made = entries, dict[str, Any]()
+        self._entries, self._commands = entries, dict[str, Any]()
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            self._made[name] = _command(name, self._entries[name])
-        return self._made[name]
+        if name not in self._commands:
+            self._commands[name] = _command(name, self._entries[name])
+        return self._commands[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)

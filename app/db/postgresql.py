@@ -83,7 +83,7 @@ class _Server:
             OUTAGE, (psycopg.Error,), psycopg.OperationalError, probe=self._probe
         )
         #: Arguments of the last attempt to connect: positional, named.
-        self._last: tuple[list[str], Options] = ([], {})
+        self._last_arguments: tuple[list[str], Options] = ([], {})
         #: `at`: monotonic time at which this thread has last waited for a statement in vain.
         self._gave_up = threading.local()
         idle = IDLE_IN_TRANSACTION if statement_timeout else 0
@@ -127,12 +127,12 @@ class _Server:
         """
         if time.monotonic() - getattr(self._gave_up, "at", -math.inf) < SAME_REQUEST:
             raise psycopg.OperationalError("the server did not answer a moment ago")
-        self._last = (arguments, parameters)
+        self._last_arguments = (arguments, parameters)
         with self._reach.guard():
             return self._open(arguments, parameters, self._connect_timeout)
 
     def _probe(self) -> None:
-        self._open(*self._last, PROBE_TIMEOUT).close()
+        self._open(*self._last_arguments, PROBE_TIMEOUT).close()
 
     def _open(self, arguments: list[str], parameters: Options, seconds: float) -> LimitedConnection:
         """Connect, and prepare the session. The hosts of the URL share the seconds."""

@@ -67,7 +67,9 @@ class EventFeed:
         self.followers = 0  # requests
         self._thread: threading.Thread | None = None
         self._events: list[Event] = []
-        self._begin = self._last = 0  # `_events` has all events after `_begin`, up to `_last`
+        self._begin = self._last_sequence = (
+            0  # `_events` has all events after `_begin`, up to `_last_sequence`
+        )
         self._restored = 0  # number of restorations of the database that were noticed
 
     @contextmanager
@@ -79,14 +81,14 @@ class EventFeed:
         """
         with self._changed:
             if self._thread is None:
-                self._begin = self._last = change_events.newest(self._runtime)
+                self._begin = self._last_sequence = change_events.newest(self._runtime)
                 self._events.clear()
                 self._thread = threading.Thread(
                     target=self._read_on, name="change-tail", daemon=True
                 )
                 self._thread.start()
             self.followers += 1
-            follower = Follower(self, self._last, self._restored)
+            follower = Follower(self, self._last_sequence, self._restored)
         self._look.set()
         try:
             yield follower
@@ -115,7 +117,7 @@ class EventFeed:
 
         def is_over() -> bool:
             return (
-                self._last > follower.position
+                self._last_sequence > follower.position
                 or self._restored != follower.restored
                 or self._closed.is_set()
             )
@@ -145,11 +147,11 @@ class EventFeed:
     def _read(self) -> bool:
         """Read the new events; return whether there are any."""
         try:
-            if not change_events.has_news(self._runtime, self._last):
+            if not change_events.has_news(self._runtime, self._last_sequence):
                 return False
             change_events.number(self._runtime)
             with self._runtime.read_connection() as connection:
-                page = change_events.read(connection, self._query, self._last, PAGE)
+                page = change_events.read(connection, self._query, self._last_sequence, PAGE)
         except Invalid:
             return self._begin_again()
         except SQLAlchemyError as error:
@@ -160,7 +162,7 @@ class EventFeed:
             Event(row.sequence, row, self._encode(row), now - max(row.waited, 0.0))
             for row in page.rows
         ]
-        if page.last == self._last:
+        if page.last == self._last_sequence:
             return False
         if len(new_events) == PAGE:
             self._look.set()
@@ -169,7 +171,7 @@ class EventFeed:
             if len(self._events) > KEPT:
                 del self._events[:-KEPT]
                 self._begin = self._events[0].sequence - 1
-            self._last = page.last
+            self._last_sequence = page.last
             self._changed.notify_all()
         return True
 
@@ -180,7 +182,7 @@ class EventFeed:
         except SQLAlchemyError:
             return False  # the next read fails, too
         with self._changed:
-            self._begin = self._last = newest
+            self._begin = self._last_sequence = newest
             self._events.clear()
             self._restored += 1
             self._changed.notify_all()
@@ -198,7 +200,7 @@ class Follower:
     @property
     def is_behind(self) -> bool:
         """Whether there are events after the position."""
-        return self._tail._last > self.position
+        return self._tail._last_sequence > self.position
 
     def events(self, seconds: float) -> Sequence[Event]:
         """
@@ -222,7 +224,7 @@ class Follower:
             try:
                 events = self.events(remaining)
             except (Missed, Restored):
-                self.position, self.restored = self._tail._last, self._tail._restored
+                self.position, self.restored = self._tail._last_sequence, self._tail._restored
                 break
             if any(is_relevant(event.row) for event in events):
                 break

@@ -206,8 +206,8 @@ class _Kept(Generic[T]):
 
     def __init__(self, places: Places) -> None:
         self._places, self._lock = places, threading.Lock()
-        self._found: T | None = None
-        self._at = self._tried = -float("inf")  # times of the last success and attempt
+        self._document: T | None = None
+        self._at = self._tried_at = -float("inf")  # times of the last success and attempt
 
     def get(self, read: Callable[[], T], other_than: T | None = None) -> T:
         """
@@ -218,19 +218,21 @@ class _Kept(Generic[T]):
 
         Raises Unavailable: it cannot be read, or too many requests wait for it.
         """
-        document = self._found
+        document = self._document
         if document is not None and document is not other_than and self._is_fresh():
             return document
         with yielding_slot(self._places.hold()), self._lock:
-            must_read = self._found is None or self._found is other_than or not self._is_fresh()
-            if must_read and time.monotonic() - self._tried >= PAUSE:
-                self._tried = time.monotonic()
+            must_read = (
+                self._document is None or self._document is other_than or not self._is_fresh()
+            )
+            if must_read and time.monotonic() - self._tried_at >= PAUSE:
+                self._tried_at = time.monotonic()
                 with _asking():
-                    self._found = read()
-                self._at = self._tried
-            if self._found is None or not self._is_fresh():
+                    self._document = read()
+                self._at = self._tried_at
+            if self._document is None or not self._is_fresh():
                 raise Unavailable(SILENT)
-            return self._found
+            return self._document
 
     def _is_fresh(self) -> bool:
         return time.monotonic() - self._at < AGE

@@ -20,15 +20,15 @@ class BuiltBeforeFork(Generic[T]):
     def __init__(self, make: Callable[[Settings], T]) -> None:
         update_wrapper(self, make)
         self._make = make
-        self._made: tuple[Settings, T] | None = None
+        self._built_object: tuple[Settings, T] | None = None
 
     def before_fork(self, settings: Settings) -> T:
         """Make the object for the processes that this one forks with the same settings."""
-        self._made = settings, self._make(settings)
-        return self._made[1]
+        self._built_object = settings, self._make(settings)
+        return self._built_object[1]
 
     def __call__(self, settings: Settings) -> T:
         """Return the object that was made of the same settings before the fork, else a new one."""
-        if self._made is not None and self._made[0] is settings:
-            return self._made[1]
+        if self._built_object is not None and self._built_object[0] is settings:
+            return self._built_object[1]
         return self._make(settings)

@@ -20,14 +20,17 @@ logger = log.get(__name__)
 class _Batch(Generic[T, R]):
     """Items that are processed together."""
 
-    __slots__ = ("done", "full", "items", "results")
+    __slots__ = ("done_lock", "full_lock", "items", "results")
 
     def __init__(self) -> None:
         self.items: list[T] = []  # in order of arrival
         self.results: Sequence[R | None] = ()  # one per item, in the same order; empty: failed
-        self.full, self.done = threading.Lock(), threading.Lock()  # released once full, done
-        self.full.acquire()
-        self.done.acquire()
+        self.full_lock, self.done_lock = (
+            threading.Lock(),
+            threading.Lock(),
+        )  # released once full, done
+        self.full_lock.acquire()
+        self.done_lock.acquire()
 
 
 class Batcher(Generic[T, R]):
@@ -64,18 +67,18 @@ class Batcher(Generic[T, R]):
             batch.items.append(item)
             if len(batch.items) == self._max_size:
                 self._open = None
-                batch.full.release()
+                batch.full_lock.release()
         if is_first:
             self._finish(batch)
         else:
-            with batch.done:
+            with batch.done_lock:
                 pass
         return batch.results[place] if batch.results else None
 
     def _finish(self, batch: _Batch[T, R]) -> None:
         """Let the batch fill until it may start, and process it."""
         pause = self._pause()
-        if pause > 0 and batch.full.acquire(timeout=pause):
+        if pause > 0 and batch.full_lock.acquire(timeout=pause):
             with self._lock:  # a full batch starts early and must not lengthen the next one's pause
                 self._next = min(self._next, time.monotonic() + self._ahead + self._interval)
         with self._working:
@@ -87,7 +90,7 @@ class Batcher(Generic[T, R]):
             except Exception as error:  # each caller handles its own item
                 logger.info("batch.failed", items=len(batch.items), error=str(error))
             finally:
-                batch.done.release()
+                batch.done_lock.release()
 
     def _pause(self) -> float:
         """Seconds until a new batch may start."""

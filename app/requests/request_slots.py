@@ -34,7 +34,7 @@ class Places:
         self._capacity = capacity
         self._max_per_client = capacity if max_per_client is None else max_per_client
         self._lock = threading.Lock()
-        self._taken: Counter[str] = Counter()
+        self._taken_places: Counter[str] = Counter()
         self._taken_by_groups: Counter[str] = Counter()
 
     @contextmanager
@@ -47,20 +47,20 @@ class Places:
         Raises Busy: none is free, or the caller or its group has its share.
         """
         with self._lock:
-            if self._limit_of(caller) <= self._taken.get(caller, 0):
+            if self._limit_of(caller) <= self._taken_places.get(caller, 0):
                 raise Busy
             if group is not None:
                 if self._free <= self._taken_by_groups.get(group, 0):
                     raise Busy
                 self._taken_by_groups[group] += 1
-            self._taken[caller] += 1
+            self._taken_places[caller] += 1
         try:
             yield
         finally:
             with self._lock:
-                self._taken[caller] -= 1
-                if not self._taken[caller]:
-                    del self._taken[caller]
+                self._taken_places[caller] -= 1
+                if not self._taken_places[caller]:
+                    del self._taken_places[caller]
                 if group is not None:
                     self._taken_by_groups[group] -= 1
                     if not self._taken_by_groups[group]:
@@ -77,7 +77,7 @@ class Places:
 
     @property
     def _free(self) -> int:
-        return self._capacity - self._taken.total()
+        return self._capacity - self._taken_places.total()
 
 
 class SharedPlaces(Places):
@@ -113,7 +113,7 @@ class FairSlots:
         )
         self._clock = clock
         self._lock = threading.Lock()
-        self._held: dict[str, deque[float]] = {}  # times at which a client took its slots
+        self._slot_times: dict[str, deque[float]] = {}  # times at which a client took its slots
         self._waiting: dict[str, deque[threading.Event]] = {}
         self._used: dict[str, float] = {}  # seconds of each client that holds a slot or waits
         self._turn = 0.0  # seconds of the client that had the last turn
@@ -155,7 +155,7 @@ class FairSlots:
         """Give a slot back, from any thread."""
         with self._lock:
             self._free += 1
-            self._used[client] += self._clock() - self._held[client].popleft()
+            self._used[client] += self._clock() - self._slot_times[client].popleft()
             eligible_clients = [key for key in self._waiting if self._may_take(key)]
             if eligible_clients:
                 following = min(eligible_clients, key=self._used.__getitem__)
@@ -172,7 +172,7 @@ class FairSlots:
             return self._used.get(client, self._turn)
 
     def _may_take(self, client: str) -> bool:
-        held_slots = len(self._held.get(client, ()))
+        held_slots = len(self._slot_times.get(client, ()))
         return held_slots < self._max_per_client and self._free > (
             held_slots if self._leaves_free else 0
         )
@@ -180,15 +180,15 @@ class FairSlots:
     def _take(self, client: str) -> None:
         self._free -= 1
         self._turn = max(self._turn, self._used.setdefault(client, self._turn))
-        self._held.setdefault(client, deque()).append(self._clock())
+        self._slot_times.setdefault(client, deque()).append(self._clock())
 
     def _forget(self, client: str) -> None:
         """Drop the entries of a client that have become empty."""
-        if not self._held.get(client):
-            self._held.pop(client, None)
+        if not self._slot_times.get(client):
+            self._slot_times.pop(client, None)
         if not self._waiting.get(client):
             self._waiting.pop(client, None)
-        if client not in self._held and client not in self._waiting:
+        if client not in self._slot_times and client not in self._waiting:
             self._used.pop(client, None)
 
 
@@ -216,14 +216,14 @@ class RequestSlots:
 
         Raises Busy: too many requests wait for one, of this client or of all.
         """
-        _mine.slots, _mine.held = self, None
+        _mine.slots, _mine.slot = self, None
         try:
             self._acquire(self._entering, client)
             yield
         finally:
             _mine.slots = None
-            if _mine.held:
-                slots, client = _mine.held
+            if _mine.slot:
+                slots, client = _mine.slot
                 slots.release(client)
 
     def _acquire(self, slots: FairSlots, client: str) -> None:
@@ -232,17 +232,17 @@ class RequestSlots:
             is_taken = slots.acquire(client, 0)
             if not is_taken:
                 waiting_place.enter_context(self._queue.hold(client))
-            if _mine.held:
-                previous_slots, name = _mine.held
-                _mine.held = None
+            if _mine.slot:
+                previous_slots, name = _mine.slot
+                _mine.slot = None
                 previous_slots.release(name)
             if not is_taken:
                 slots.acquire(client)
-        _mine.held = slots, client
+        _mine.slot = slots, client
 
     @contextmanager
     def _yielded(self, place: AbstractContextManager[None] | None) -> Iterator[None]:
-        slots, client = _mine.held
+        slots, client = _mine.slot
         with place or self._waiting.hold():
             slots.release(client)
             try:
@@ -262,7 +262,7 @@ def take_turn(client: str | None) -> None:
     """
     slots: RequestSlots | None = getattr(_mine, "slots", None)
     if slots is not None:
-        slots._acquire(slots._working, client or _mine.held[1])
+        slots._acquire(slots._working, client or _mine.slot[1])
 
 
 @contextmanager

@@ -77,7 +77,7 @@ class Body:
 
     def __init__(self, receive: Receive, *, ended: bool = False) -> None:
         self._receive, self._ended = receive, ended
-        self._rest = b""
+        self._unread_bytes = b""
 
     def read(self, size: int = -1) -> bytes:
         """Read up to `size` bytes, or the whole body (-1)."""
@@ -92,7 +92,7 @@ class Body:
         Raises TimeoutError: it has not arrived in time. Nothing more is read.
         """
         end = None if seconds is None else time.monotonic() + seconds
-        parts, missing_bytes = [self._rest], size - len(self._rest)
+        parts, missing_bytes = [self._unread_bytes], size - len(self._unread_bytes)
         while not self._ended and (size < 0 or missing_bytes > 0):
             message = asgi.result(self._receive(), end)
             self._ended = not message.get("more_body")
@@ -101,7 +101,7 @@ class Body:
         body = b"".join(parts)
         if size < 0:
             size = len(body)
-        self._rest = body[size:]
+        self._unread_bytes = body[size:]
         return body[:size]
 
 

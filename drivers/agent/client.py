@@ -177,15 +177,15 @@ def _call(
                 )
                 return _document_of(target, answer)
             except Unreachable as error:  # the deadline of the whole answer has passed
-                raise (Unconfirmed if is_order and adapter.sent else Unreachable)(
+                raise (Unconfirmed if is_order and adapter.was_sent else Unreachable)(
                     str(error)
                 ) from None
             except (requests.RequestException, OSError) as error:
                 is_broken = isinstance(error, requests.ConnectionError) and not is_order
-                if attempts_left and (is_broken or not adapter.sent):
+                if attempts_left and (is_broken or not adapter.was_sent):
                     continue
                 # `from None`: the library's message contains the URL, and with it the token
-                raise (Unconfirmed if is_order and adapter.sent else Unreachable)(
+                raise (Unconfirmed if is_order and adapter.was_sent else Unreachable)(
                     f"the agent of node {target.uuid} at {target.agent.url} did not answer"
                     f" ({_cause(target, error)})"
                 ) from None

@@ -46,7 +46,7 @@ class Bmc:
     open_until: float = 0.0  # on `Bmcs.clock`; until then the circuit breaker refuses commands
     last_error: str = ""  # of the last command without an answer
     _busy: bool = False
-    _last: float = 0.0  # end of the last command, on `Bmcs.clock`
+    _free_since: float = 0.0  # end of the last command, on `Bmcs.clock`
     _queue: list[tuple[int, int]] = field(default_factory=list)  # tickets: (urgency, number)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
@@ -61,13 +61,13 @@ class Bmcs:
     cool_down_max: float = 120.0  # seconds
     clock: Callable[[], float] = time.monotonic
     observe: Observe = lambda _address, _urgency, _result, _seconds: None
-    _known: dict[str, Bmc] = field(default_factory=dict)
+    _bmcs: dict[str, Bmc] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _tickets: Iterator[int] = field(default_factory=itertools.count)
 
     def get(self, address: str) -> Bmc:
         with self._lock:
-            return self._known.setdefault(address, Bmc(address))
+            return self._bmcs.setdefault(address, Bmc(address))
 
     @contextmanager
     def turn(
@@ -130,7 +130,7 @@ class Bmcs:
         The other BMCs end their idle sessions themselves. Call it at the end of the process.
         """
         with self._lock:
-            idle = [bmc for bmc in self._known.values() if bmc.connection and not bmc.failures]
+            idle = [bmc for bmc in self._bmcs.values() if bmc.connection and not bmc.failures]
         deadline = time.monotonic() + seconds
         threads = [
             threading.Thread(target=self._log_out, args=(idle, deadline), daemon=True)
@@ -192,7 +192,7 @@ class Bmcs:
             bmc._changed.notify_all()
 
     def _pause(self, bmc: Bmc, gap: float) -> float:
-        return max(0.0, bmc._last + gap - self.clock())
+        return max(0.0, bmc._free_since + gap - self.clock())
 
     @contextmanager
     def _held(self, bmc: Bmc, urgency: Urgency, pause: float) -> Iterator[None]:
@@ -221,7 +221,7 @@ class Bmcs:
             self._note(bmc, urgency, "answered", self.clock() - sent_at)
         finally:
             with bmc._changed:
-                bmc._busy, bmc._last = False, self.clock()
+                bmc._busy, bmc._free_since = False, self.clock()
                 bmc._changed.notify_all()
 
     def _answered(self, bmc: Bmc) -> None:

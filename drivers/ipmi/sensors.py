@@ -69,7 +69,7 @@ class KeptRecords:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._kept: OrderedDict[str, tuple[bytes, float, Sequence[bytes]]] = OrderedDict()
+        self._entries: OrderedDict[str, tuple[bytes, float, Sequence[bytes]]] = OrderedDict()
         self._lock = threading.Lock()
 
     def records(self, send: Send, bmc: str) -> Sequence[bytes]:
@@ -80,16 +80,16 @@ class KeptRecords:
         """
         state = _repository_state(send)
         with self._lock:
-            known_state, read_at, known_records = self._kept.get(bmc, (None, 0.0, ()))
+            known_state, read_at, known_records = self._entries.get(bmc, (None, 0.0, ()))
         if state and known_state == state and self._clock() - read_at < self.LIFETIME:
             return known_records
         records = [record for record in _records(send, bmc) if record[3] == _FULL_RECORD]
         if state:
             with self._lock:
-                self._kept[bmc] = (state, self._clock(), records)
-                self._kept.move_to_end(bmc)
-                if len(self._kept) > self.MOST:
-                    self._kept.popitem(last=False)
+                self._entries[bmc] = (state, self._clock(), records)
+                self._entries.move_to_end(bmc)
+                if len(self._entries) > self.MOST:
+                    self._entries.popitem(last=False)
         return records
 
 

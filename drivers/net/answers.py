@@ -82,7 +82,7 @@ class MachineAdapter(Adapter):
     def __init__(self, address: str, name: str, reach: Reach, max_bytes: int = LONGEST) -> None:
         super().__init__()
         self._address, self._name, self._reach, self._longest = address, name, reach, max_bytes
-        self.sent = False  # the machine may have received a part of the last request
+        self.was_sent = False  # the machine may have received a part of the last request
 
     def send(  # type: ignore[override]
         self,
@@ -96,7 +96,7 @@ class MachineAdapter(Adapter):
 
         Raises Unexpected, Unreachable, requests.RequestException.
         """
-        self.sent = False
+        self.was_sent = False
         if origin(request.url or "") != origin(self._address):
             raise Unexpected(f"{self._name} sent a link to another address")
         request.headers.update(UNCOMPRESSED)
@@ -108,7 +108,7 @@ class MachineAdapter(Adapter):
                     check_encoding(self._name, answer.headers)
                     body = body_of(answer, self._longest)
             finally:
-                self.sent = exchange.sent
+                self.was_sent = exchange.was_sent
         check_body(self._name, body, self._longest)
         answer._content = body
         answer._content_consumed = True  # type: ignore[attr-defined]

@@ -45,7 +45,7 @@ class Exchange:
         self, server: str, seconds: float, check: Callable[[str], None] | None = None
     ) -> None:
         self.check = check
-        self.sent = False  # the server may have received a part of a request
+        self.was_sent = False  # the server may have received a part of a request
         self._late = f"{server} did not send its answer within {seconds:g} s"
         self._seconds = seconds
         self._ended = threading.Event()
@@ -213,7 +213,7 @@ class _InExchange(HTTPConnection):
         if self.sock is None:
             self.connect()
         if exchange := _current_exchange.get():
-            exchange.sent = True
+            exchange.was_sent = True
         super().send(data)
 
 

@@ -83,30 +83,30 @@ def version_of(line: bytes) -> tuple[int, int]:
 class Messages:
     """Cuts the bytes of a viewer into messages, after its handshake."""
 
-    _rest: bytearray = field(default_factory=bytearray)
+    _buffer: bytearray = field(default_factory=bytearray)
 
     def feed(self, data: bytes) -> list[Message]:
         """Add bytes; return the messages that are whole. Raises Malformed."""
-        self._rest += data
+        self._buffer += data
         messages = []
-        while self._rest and (message := self._next()) is not None:
+        while self._buffer and (message := self._next()) is not None:
             messages.append(message)
         return messages
 
     def _next(self) -> Message | None:
-        kind = self._rest[0]
+        kind = self._buffer[0]
         form = _FORMS.get(kind)
-        if form is None or (kind == 255 and len(self._rest) > 1 and self._rest[1]):
+        if form is None or (kind == 255 and len(self._buffer) > 1 and self._buffer[1]):
             raise Malformed(f"message type {kind} of a viewer is unknown")
-        if len(self._rest) < form.size:
+        if len(self._buffer) < form.size:
             return None
-        size = form.size + form.item * int.from_bytes(self._rest[form.number])
+        size = form.size + form.item * int.from_bytes(self._buffer[form.number])
         if size > form.size + LONGEST:
             raise Malformed(f"a message of {size} bytes is too long")
-        if len(self._rest) < size:
+        if len(self._buffer) < size:
             return None
-        data = bytes(self._rest[:size])
-        del self._rest[:size]
+        data = bytes(self._buffer[:size])
+        del self._buffer[:size]
         if kind == SET_ENCODINGS:
             data = _with_known_encodings(data)
         return Message(data, form.is_input)
@@ -129,32 +129,32 @@ class Viewer:
 
     is_ready: bool = False  # whether the handshake is over
     _version: tuple[int, int] = (0, 0)
-    _chosen: bool = False  # whether the security type is
-    _rest: bytearray = field(default_factory=bytearray)
+    _security_is_chosen: bool = False
+    _buffer: bytearray = field(default_factory=bytearray)
     _messages: Messages = field(default_factory=Messages)
 
     def feed(self, data: bytes) -> tuple[bytes, list[Message]]:
         """Add bytes; return what the handshake answers, and messages after it. Raises Malformed."""
         if self.is_ready:
             return b"", self._messages.feed(data)
-        self._rest += data
+        self._buffer += data
         answer = b""
-        if not self._version[0] and len(self._rest) >= len(VERSION):
+        if not self._version[0] and len(self._buffer) >= len(VERSION):
             self._version = version_of(self._taken(len(VERSION)))
-            self._chosen = self._version == (3, 3)
-            answer += NONE.to_bytes(4) if self._chosen else bytes((1, NONE))
-        if self._version[0] and not self._chosen and self._rest:
+            self._security_is_chosen = self._version == (3, 3)
+            answer += NONE.to_bytes(4) if self._security_is_chosen else bytes((1, NONE))
+        if self._version[0] and not self._security_is_chosen and self._buffer:
             if self._taken(1) != bytes((NONE,)):
                 raise Malformed("the viewer asks for a security type that was not offered")
-            self._chosen = True
+            self._security_is_chosen = True
             answer += OK if self._version == (3, 8) else b""
-        if self._chosen and self._rest:
+        if self._security_is_chosen and self._buffer:
             self._taken(1)  # ClientInit: whether other viewers may stay, which is no choice here
             self.is_ready = True
-            return answer, self._messages.feed(bytes(self._rest))
+            return answer, self._messages.feed(bytes(self._buffer))
         return answer, []
 
     def _taken(self, size: int) -> bytes:
-        data = bytes(self._rest[:size])
-        del self._rest[:size]
+        data = bytes(self._buffer[:size])
+        del self._buffer[:size]
         return data

@@ -84,16 +84,16 @@ class Tunnel:
     """A `Stream` in the binary messages of a WebSocket."""
 
     socket: ClientConnection
-    _rest: bytes = b""
+    _buffer: bytes = b""
 
     async def read(self, size: int) -> bytes:
-        while not self._rest:
+        while not self._buffer:
             try:
                 message = await self.socket.recv()
             except ConnectionClosed:
                 return b""
-            self._rest = message if isinstance(message, bytes) else b""
-        data, self._rest = self._rest[:size], self._rest[size:]
+            self._buffer = message if isinstance(message, bytes) else b""
+        data, self._buffer = self._buffer[:size], self._buffer[size:]
         return data
 
     async def readexactly(self, size: int) -> bytes:

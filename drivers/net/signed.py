@@ -120,4 +120,4 @@ def exchange(
         raise
     except (requests.RequestException, OSError, ValueError) as error:
         words = f"{name} did not answer: {cause(error)}"
-    raise (Unreachable if body is None or not adapter.sent else Unconfirmed)(words)
+    raise (Unreachable if body is None or not adapter.was_sent else Unconfirmed)(words)

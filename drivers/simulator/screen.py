@@ -94,7 +94,7 @@ class Viewer:
         self, picture: Picture, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._picture, self._reader, self._writer = picture, reader, writer
-        self._format, self._seen = FORMAT, -1
+        self._format, self._seen_version = FORMAT, -1
         self._updates: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
@@ -152,8 +152,10 @@ class Viewer:
         """Send the picture; one that the viewer has seen, only after it has changed."""
         async with self._picture.changed:
             if incremental:
-                await self._picture.changed.wait_for(lambda: self._picture.version != self._seen)
-            self._seen = self._picture.version
+                await self._picture.changed.wait_for(
+                    lambda: self._picture.version != self._seen_version
+                )
+            self._seen_version = self._picture.version
         place = bytes(4) + WIDTH.to_bytes(2) + HEIGHT.to_bytes(2)
         self._writer.write(b"\0\0\0\1" + place + bytes(4) + self._picture.pixels(self._format))
         await self._writer.drain()

@@ -263,8 +263,8 @@ def living(inside):
             with inside.runtime.transaction() as session:
                 row = operations.lock(session, node)
                 provisioning.request(session, row, verb, {}, Caller())
-            while inside.sent:
-                attempts.run(conductor, inside.sent.pop(0))
+            while inside.messages:
+                attempts.run(conductor, inside.messages.pop(0))
 
     return live
 

@@ -92,15 +92,15 @@ class Search:
         self.nodes = [machine["uuid"] for machine in site.machines[:NODES]]
         self.counts = Counter()  # kind of place -> number of searched ones
         self._names = {}  # path of a text -> its place
-        self._kept = tempfile.TemporaryDirectory(prefix="ingot-leaks-")
+        self._folder = tempfile.TemporaryDirectory(prefix="ingot-leaks-")
 
     def __enter__(self):
-        self._texts = Path(self._kept.name) / "texts"
+        self._texts = Path(self._folder.name) / "texts"
         self._texts.mkdir()
         return self
 
     def __exit__(self, *_):
-        self._kept.cleanup()
+        self._folder.cleanup()
 
     def add(self, kind, name, data):
         """Add bytes to the searched texts."""
@@ -147,7 +147,7 @@ class Search:
 
     def results(self):
         """Return the places with a password, also of all files of the site."""
-        patterns = Path(self._kept.name) / "patterns"
+        patterns = Path(self._folder.name) / "patterns"
         lines = {form for password in self.passwords for form in forms("admin", password)}
         patterns.write_text("".join(f"{line}\n" for line in sorted(lines)))
         folders = [self.site.folder, Path(self.site.postgres_folder)]

@@ -32,7 +32,7 @@ class PostgreSQL:
     CONNECTIONS = 40
 
     def __init__(self, folder):
-        self.folder, self.held = folder, []
+        self.folder, self.connections = folder, []
         self.command = postgresql.initialised(
             folder, max_connections=str(self.CONNECTIONS), synchronous_commit="on"
         )
@@ -80,22 +80,22 @@ class PostgreSQL:
 
     def crowd(self):
         """Take all connections; those of other clients are ended."""
-        self.held.append(self._connect())
+        self.connections.append(self._connect())
         until(self._crowded, "the use of every connection")
 
     def _crowded(self):
-        self.held[0].execute(CUT)
+        self.connections[0].execute(CUT)
         with suppress(psycopg.OperationalError):
             while True:
-                self.held.append(self._connect())
-        return len(self.held) == self.CONNECTIONS
+                self.connections.append(self._connect())
+        return len(self.connections) == self.CONNECTIONS
 
     def _connect(self):
         return psycopg.connect(self.url, application_name="held", autocommit=True)
 
     def leave(self):
-        while self.held:
-            self.held.pop().close()
+        while self.connections:
+            self.connections.pop().close()
 
     def only_read(self):
         self.server.execute("ALTER SYSTEM SET default_transaction_read_only = on")

@@ -52,13 +52,13 @@ class Callers:
 
     def __init__(self, fleet):
         self.fleet, self.answers, self.threads = fleet, [], []
-        self.done = threading.Event()
+        self.end = threading.Event()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.done.set()
+        self.end.set()
         for thread in self.threads:
             thread.join(70)
 
@@ -67,7 +67,7 @@ class Callers:
 
         def work():
             turn = 0
-            while not self.done.is_set():
+            while not self.end.is_set():
                 body = bodies[turn % len(bodies)]
                 turn += 1
                 for node in nodes:
@@ -78,7 +78,7 @@ class Callers:
                     )
                     took = time.monotonic() - begun
                     self.answers.append((kind, answer.status_code, begun, took, answer.text))
-                self.done.wait(0.02)
+                self.end.wait(0.02)
 
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
@@ -274,7 +274,7 @@ class Owners:
 
     def __init__(self, fleet):
         self.fleet, self.of = fleet, {}
-        self._done = threading.Event()
+        self._end = threading.Event()
 
     def __enter__(self):
         self._look()
@@ -283,11 +283,11 @@ class Owners:
         return self
 
     def __exit__(self, *_):
-        self._done.set()
+        self._end.set()
         self._thread.join(70)
 
     def _watch(self):
-        while not self._done.wait(0.05):
+        while not self._end.wait(0.05):
             self._look()
 
     def _look(self):

@@ -28,19 +28,21 @@ class Service:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._known: dict[str, str] = {}
+        self._placeholders: dict[str, str] = {}
 
     def run(self, table: Sequence[Ask]) -> list[Answer]:
         """Send a table of requests, and clean up; return the responses."""
-        self._known = {}
+        self._placeholders = {}
         answers = [self._ask(ask) for ask in table]
         self._clean()
         return answers
 
     def _ask(self, ask: Ask) -> Answer:
         try:
-            path = filled(ask.path, self._known)
-            body = filled(ask.body, self._known) if not isinstance(ask.body, Raw) else ask.body
+            path = filled(ask.path, self._placeholders)
+            body = (
+                filled(ask.body, self._placeholders) if not isinstance(ask.body, Raw) else ask.body
+            )
         except Unknown as missing:
             return Answer.unsent(f"no {missing} was saved")
         status, headers, data = self._send(ask.method, path, body, ask.version, ask.headers)
@@ -49,10 +51,10 @@ class Service:
             for name, place in ask.save.items():
                 value = _found(document, place)
                 if value is not None:
-                    self._known[name] = value
+                    self._placeholders[name] = value
         if ask.settle and status < 400:
-            self._settle(filled(ask.settle, self._known))
-        return answer(status, headers, data, self._url, self._known)
+            self._settle(filled(ask.settle, self._placeholders))
+        return answer(status, headers, data, self._url, self._placeholders)
 
     def _send(
         self,

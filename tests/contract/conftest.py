@@ -32,12 +32,12 @@ class Api:
     """
     Client of the application in a microversion, with access to its database.
 
-    sent: messages to the workers.
+    messages: those to the workers.
     """
 
     client: FlaskClient
     runtime: Runtime
-    sent: list[Message]
+    messages: list[Message]
     version: str | None = NEWEST
 
     def at(self, version: str | None) -> "Api":

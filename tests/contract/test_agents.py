@@ -276,7 +276,9 @@ def test_a_heartbeat_resumes_the_operation_that_waits_for_it(api, node, token):
 
     assert 202 == beat(api, node, agent_token=token).status_code
 
-    assert [("rack-1", "op")] == [(message.conductor, message.operation) for message in api.sent]
+    assert [("rack-1", "op")] == [
+        (message.conductor, message.operation) for message in api.messages
+    ]
     operation = api("GET", "/v1/operations/op").json
     assert "queued" == operation["state"]
     assert {"password": "******"} == operation["steps"][0]["args"]

@@ -43,7 +43,7 @@ def test_an_allocation_is_created_completed_shown_and_deleted(api):
         allocation[name]
         for name in ("state", "node_uuid", "last_error", "extra", "traits", "candidate_nodes")
     )
-    assert [TaskMessage("ingot.allocate", (allocation["uuid"],))] == api.sent
+    assert [TaskMessage("ingot.allocate", (allocation["uuid"],))] == api.messages
 
     scheduling.allocate(api.runtime, allocation["uuid"])
 
@@ -314,7 +314,7 @@ def test_a_node_in_use_gets_its_allocation_at_once(api, used):
         node["allocation_uuid"],
         node["instance_info"]["traits"],
     )
-    assert [] == api.sent
+    assert [] == api.messages
 
 
 @pytest.mark.parametrize(

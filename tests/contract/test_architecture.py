@@ -70,8 +70,8 @@ def test_the_walk_of_a_manual_clean_names_the_functions_in_the_order_of_their_ca
     sys.setprofile(note)
     try:
         answer = api("PUT", path, CLEAN, **{"Idempotency-Key": "one"})
-        while api.sent and ("drivers/core/interface.py", "execute_clean_step") not in calls:
-            message = api.sent.pop(0)
+        while api.messages and ("drivers/core/interface.py", "execute_clean_step") not in calls:
+            message = api.messages.pop(0)
             arguments = message.node, message.operation, message.fence, message.cursor
             assert "done" == task.apply(arguments).get()
     finally:

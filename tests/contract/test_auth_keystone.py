@@ -56,7 +56,7 @@ def test_a_valid_token_is_accepted_and_cached(guarded, keystone):
     keystone.tokens["ann's"] = token("reader", system=True)
 
     assert [200, 200] == [ask(guarded, "ann's").status_code for _ in range(2)]
-    assert ["ann's"] == keystone.asked
+    assert ["ann's"] == keystone.request_log
 
 
 @pytest.mark.parametrize("token_text", [None, "stolen"])
@@ -103,7 +103,7 @@ def test_public_routes_need_neither_token_nor_keystone(guarded, keystone, path):
 
     assert ask(guarded, None, path=path).status_code in (200, 404)
     assert ask(guarded, "any", path=path).status_code in (200, 404)
-    assert [] == keystone.asked
+    assert [] == keystone.request_log
 
 
 def test_an_agent_heartbeats_without_a_token(guarded, api):

@@ -56,7 +56,7 @@ class Socket:
     def __init__(self, ticket, *messages):
         self.subprotocols = ["ingot.console", f"ingot.ticket.{ticket}"]
         self.messages = list(messages)
-        self.sent, self.closed = [], None
+        self.answers, self.closed = [], None
         self.serve = self.subprotocol = None
 
     def receive(self):
@@ -64,7 +64,7 @@ class Socket:
         return message() if callable(message) else message
 
     def send(self, text):
-        self.sent.append(json.loads(text))
+        self.answers.append(json.loads(text))
 
     def close(self, code, reason=""):
         self.closed = self.closed or (code, reason)
@@ -166,7 +166,7 @@ def until_sent(socket, number):
     """Return a message of the client that comes after `number` messages of the service."""
 
     def wait():
-        while len(socket.sent) < number and socket.closed is None:
+        while len(socket.answers) < number and socket.closed is None:
             pass
 
     return wait
@@ -179,8 +179,8 @@ def test_a_writer_types_and_follows_the_console_to_another_session(api, site):
     follow = until_sent(socket, 2)
     socket.messages += [lambda: site.channel.documents.put(connected) or follow() or b"pwd\r"]
     served(api, socket)
-    holder = socket.sent[0]["holder"]
-    assert {"position": "5-0", "session": "another", "state": "connected"} == socket.sent[1]
+    holder = socket.answers[0]["holder"]
+    assert {"position": "5-0", "session": "another", "state": "connected"} == socket.answers[1]
     documents = [document for _, document in site.channel.received]
     assert {holder} == {document["holder"] for document in documents}
     numbers = [document["number"] for document in documents]

@@ -59,7 +59,7 @@ def test_new_work_goes_to_other_conductors_until_the_end_of_the_drain(api):
     assert {"rack-2"} == owners()
     for node in nodes:
         api("PUT", f"/v1/nodes/{node}/states/provision", {"target": "manage"})
-    assert ["rack-2"] * 8 == [message.conductor for message in api.sent]
+    assert ["rack-2"] * 8 == [message.conductor for message in api.messages]
     undrain(api)
     assert {"rack-1", "rack-2"} == owners()
 

@@ -54,7 +54,7 @@ def test_a_report_without_a_version_is_answered_with_the_node(api, node):
             session.query(Operation).one().state,
             session.query(Node).one().provision_state,
         )
-    assert 1 == len(api.sent)
+    assert 1 == len(api.messages)
     assert 404 == api.at(None)("POST", f"{PATH}?node_uuid={node['uuid']}", REPORT).status_code
 
 
@@ -90,7 +90,7 @@ def test_versions_between_do_not_have_the_route(api, node, version):
 )
 def test_invalid_reports_are_refused(api, node, body, query, status):
     assert status == api("POST", PATH + query, body).status_code
-    assert [] == api.sent
+    assert [] == api.messages
 
 
 def test_the_size_of_a_report_is_limited(api, node):

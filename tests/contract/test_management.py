@@ -114,7 +114,7 @@ def test_what_is_wrong_is_refused(api, node, version, method, path, body, status
 
     assert status == answer.status_code, answer.text
     assert status == 204 or status == 200 or answer.json["error_message"]
-    assert [] == api.sent
+    assert [] == api.messages
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_slow_request_becomes_an_operation(api, node, method, path, body, stat
 
     assert (status, b"") == (answer.status_code, answer.data)
     assert begun == operation(api)
-    assert (1 if begun else 0) == len(api.sent)
+    assert (1 if begun else 0) == len(api.messages)
     assert "manageable" == row(api).provision_state
 
 
@@ -266,7 +266,7 @@ def test_what_a_node_lacks_is_refused(api, node, interface, method, path, body, 
     answer = api(method, f"/v1/nodes/n1/{path}", body)
 
     assert status == answer.status_code, answer.text
-    assert [] == api.sent
+    assert [] == api.messages
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_virtual_media_of_a_driver_without_them_are_accepted_and_fail_later(
     api.set(node["uuid"], management_interface=interface, driver_info=info)
 
     assert 204 == api(method, "/v1/nodes/n1/vmedia", body).status_code
-    assert 1 == len(api.sent)
+    assert 1 == len(api.messages)
 
 
 def test_an_unreachable_bmc_is_not_asked_for_media(api, node):

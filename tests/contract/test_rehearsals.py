@@ -196,7 +196,7 @@ def check(case):
     """Preview and do a request; return its outcome."""
     row, (last_operation, _) = case.row(), case.operation()
     dry, explanation, rollout = preview(case)
-    assert [] == case.api.sent
+    assert [] == case.api.messages
     assert row.updated_at == case.row().updated_at
     answer = case.put({"target": case.verb, **case.arguments})
     verb = case.verb
@@ -269,7 +269,7 @@ def run(api, seeds):
     outcomes = {}
     for seed in seeds:
         case = Case(api, seed)
-        api.sent.clear()
+        api.messages.clear()
         try:
             outcome = check(case)
         except AssertionError as error:

@@ -51,10 +51,10 @@ class Viewer(Socket):
             self.subprotocols = ["binary"]
 
     def send(self, message):
-        self.sent.append(message)
+        self.answers.append(message)
 
     def told(self):
-        return [json.loads(text) for text in self.sent if isinstance(text, str)]
+        return [json.loads(text) for text in self.answers if isinstance(text, str)]
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_a_viewer_of_rfb_alone_types_with_the_token_of_the_address(api, screens)
     path, _ = token_of(api("GET", STATES).json["console_info"]["url"])
     viewer = Viewer("", UPDATE, KEY, KEY, plain=True)
     served(api, viewer, f"/{path}")
-    assert [VERSION, b"\1\1", bytes(4)] == viewer.sent[:3]
+    assert [VERSION, b"\1\1", bytes(4)] == viewer.answers[:3]
     assert [] == viewer.told()
     assert "binary" == viewer.subprotocol
     acts = [act for act in screens.acts() if act != "confirm"]
@@ -148,7 +148,7 @@ def test_pieces_are_sent_in_order_and_confirmed(api, screens):
     viewer.messages += [lambda: put(screens, piece(0, b"init"), piece(1, b"dots")) or UPDATE]
     viewer.messages += [until_sent(viewer, 6)]
     served(api, viewer)
-    binary = [data for data in viewer.sent if isinstance(data, bytes)]
+    binary = [data for data in viewer.answers if isinstance(data, bytes)]
     assert [VERSION, b"\1\1", bytes(4), b"init", b"dots"] == binary
     confirmed = [
         document["received"] for _, document in screens.received if document["act"] == "confirm"

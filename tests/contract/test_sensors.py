@@ -50,7 +50,7 @@ def test_the_last_readings_are_shown_with_their_history_and_no_bmc_is_asked(api,
     )
     assert "BMC x did not answer" == answer["error"]
     assert answer["read_at"].endswith("+00:00")
-    assert [] == api.sent
+    assert [] == api.messages
 
 
 def test_the_readings_are_deleted_with_their_node(api, node):

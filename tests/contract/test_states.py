@@ -20,12 +20,12 @@ def test_a_verb_becomes_a_dispatched_operation(api):
         states["target_provision_state"],
     )
     (operation,) = api("GET", "/v1/nodes/n1/operations").json["operations"]
-    assert [operation["uuid"]] == [message.operation for message in api.sent]
+    assert [operation["uuid"]] == [message.operation for message in api.messages]
     whole = api("GET", f"/v1/operations/{operation['uuid']}").json
     assert (uuid, "queued") == (whole["node_uuid"], whole["state"])
     assert whole["steps"]
     assert [f"{step['interface']}.{step['step']}" for step in whole["steps"]] == [
-        link.label for link in api.sent[0].links
+        link.label for link in api.messages[0].links
     ]
 
 
@@ -67,7 +67,7 @@ def test_the_arguments_of_a_verb_are_checked(api, version, state, body, status):
     answer = api.at(version)("PUT", f"/v1/nodes/{uuid}/states/provision", body)
 
     assert status == answer.status_code, fault(answer)
-    assert [] == api.sent
+    assert [] == api.messages
 
 
 def test_a_verb_may_be_in_the_query(api):
@@ -106,7 +106,7 @@ def test_power_requests_are_checked(api, version, columns, body, status):
     answer = api.at(version)("PUT", f"/v1/nodes/{uuid}/states/power", body)
 
     assert status == answer.status_code
-    assert (1 if status == 202 else 0) == len(api.sent)
+    assert (1 if status == 202 else 0) == len(api.messages)
 
 
 def test_the_states_of_a_node_have_the_fields_of_the_version(api):

@@ -100,7 +100,7 @@ def rehearse(api, uuid, verb, **body):
     path = f"/v1/nodes/{uuid}/states/provision?dry_run=true"
     answer = api("PUT", path, {"target": verb, **body})
     assert 200 == answer.status_code, answer.text
-    assert [] == api.sent
+    assert [] == api.messages
     with api.runtime.reading() as session:
         assert 0 == session.query(Operation).count()
     return answer.json

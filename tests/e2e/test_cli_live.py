@@ -42,17 +42,17 @@ class Screen:
             start_new_session=True, preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0),  # noqa: PLW1509
         )  # fmt: skip
         os.close(slave)
-        self._written = b""
+        self._output = b""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self):
         with suppress(OSError):
             while piece := os.read(self._master, 65536):
-                self._written += piece
+                self._output += piece
 
     def text(self):
-        return ESCAPE.sub("", self._written.decode(errors="replace"))
+        return ESCAPE.sub("", self._output.decode(errors="replace"))
 
     def mark(self):
         """Length of the text so far, for `since`."""

@@ -71,7 +71,7 @@ class Watcher:
         assert 201 == answer.status_code, answer.text
         self.ticket = answer.json()
         self._opened = opened(self.ticket)
-        self.shown = b""
+        self.output = b""
 
     def __enter__(self):
         self.socket = self._opened.__enter__()
@@ -92,10 +92,10 @@ class Watcher:
         return document
 
     def sees(self, data):
-        self.until(lambda document: data in self.shown + self._data(document))
+        self.until(lambda document: data in self.output + self._data(document))
 
     def _note(self, document):
-        self.shown += self._data(document)
+        self.output += self._data(document)
 
     @staticmethod
     def _data(document):

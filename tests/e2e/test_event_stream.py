@@ -55,7 +55,7 @@ def test_each_event_arrives_once_and_in_order_over_kills(fleet):
         until(lambda reader=reader: reader.position >= rows[-1]["sequence"], "the newest event")
         reader.ended.set()
     for reader in readers:
-        assert rows == [event for _, event in reader.events][: len(rows)], reader.others
+        assert rows == [event for _, event in reader.events][: len(rows)], reader.other_answers
         assert reader.visits > 1
         histories = defaultdict(list)
         for name, event in reader.events:

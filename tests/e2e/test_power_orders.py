@@ -22,11 +22,11 @@ def after_off(bmc, kind):
 
 def lost_reads(bmc, _kind):
     """Lose the two reads after an order."""
-    bmc.shown = [CUT] * 2
+    bmc.readings = [CUT] * 2
 
 
 def null_reads(bmc, _kind):
-    bmc.shown = [None, "PoweringOff", "Reset"]
+    bmc.readings = [None, "PoweringOff", "Reset"]
 
 
 #: name -> (the BMC, order, power state at the end, orders that the BMC gets)
@@ -101,7 +101,7 @@ def test_a_power_order_of_a_killed_conductor_is_not_repeated(tmp_path):
 
         def die(bmc, _kind):
             os.kill(pid, signal.SIGKILL)
-            bmc.shown = ["Off"] * 3  # the BMC is late
+            bmc.readings = ["Off"] * 3  # the BMC is late
             return 204, True
 
         bmc.judge = die

@@ -15,7 +15,6 @@ from tests.support import redis as own_redis
 from tests.support.fleet import CALM, Fleet, until
 from tests.support.ports import free_port
 
-
 #: No message is sent again for being late, and no conductor counts as dead: for a minute, on a slow
 #: machine, too.
 ONCE = {"INGOT_CONDUCTOR_RESEND_AFTER": "60", "INGOT_CONDUCTOR_HEARTBEAT_TIMEOUT": "60"}

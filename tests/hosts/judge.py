@@ -112,7 +112,7 @@ class Judge:
         operations = active(site)  # of an earlier phase, which was blamed for it
         self.stuck = {operation["uuid"] for operation in operations}
         self._stuck_nodes = {operation["node_uuid"] for operation in operations}
-        self._before = {operation["uuid"] for operation in newest(site)}
+        self._earlier_operations = {operation["uuid"] for operation in newest(site)}
         self._states = {uuid: node["provision_state"] for uuid, node in nodes(site).items()}
 
     def judge(self, ledger, stale, excuses, stuck):
@@ -146,7 +146,7 @@ class Judge:
     def _done(self):
         """The operations since the begin of the phase: UUID of the node -> the oldest first."""
         operations = {machine["uuid"]: [] for machine in self.site.machines}
-        for operation in reversed(newest(self.site, self._before)):
+        for operation in reversed(newest(self.site, self._earlier_operations)):
             names = {
                 "node": operation["node_uuid"], "request": operation["request_id"],
                 "created": operation["created_at"],
@@ -247,7 +247,7 @@ class Judge:
         """Operations that have begun and ended since the begin of the phase, with their steps."""
         return [
             self.site.get(f"operations/{operation['uuid']}")
-            for operation in newest(self.site, self._before)
+            for operation in newest(self.site, self._earlier_operations)
             if operation["state"] in ENDED
         ]
 

@@ -25,7 +25,7 @@ class Probes:
     def __init__(self, site):
         self._site, self._stop = site, threading.Event()
         self.stale, self.times = [], {}  # (host, "read" or "write") -> monotonic times of answers
-        self._chassis, self._written = {}, {}
+        self._chassis, self._writes = {}, {}
         self._threads = []
 
     def __enter__(self):
@@ -34,7 +34,7 @@ class Probes:
             body = {"description": f"probe of {host}", "extra": {"count": 0}}
             created = _ask(self._site.network.address(host), "POST", "/v1/chassis", body)
             assert created, f"no chassis at {host}"
-            self._chassis[host], self._written[host] = created["uuid"], 0
+            self._chassis[host], self._writes[host] = created["uuid"], 0
             for kind, work in (("write", self._write), ("read", self._read)):
                 self.times[host, kind] = []
                 arguments = (host, kind, work)
@@ -60,18 +60,18 @@ class Probes:
             self._stop.wait(GAP)
 
     def _write(self, host, address):
-        count = self._written[host] + 1
+        count = self._writes[host] + 1
         change = [{"op": "replace", "path": "/extra", "value": {"count": count}}]
         path = f"/v1/chassis/{self._chassis[host]}"
         if _ask(address, "PATCH", path, change) is None:
             return False
-        self._written[host] = count
+        self._writes[host] = count
         return True
 
     def _read(self, host, address):
         """Read what was written at another host."""
         other = APIS[(APIS.index(host) + 1) % len(APIS)]
-        count = self._written[other]
+        count = self._writes[other]
         chassis = _ask(address, "GET", f"/v1/chassis/{self._chassis[other]}")
         if chassis is None:
             return False

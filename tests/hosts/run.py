@@ -43,11 +43,11 @@ class Laps:
     """Durations of the parts of a phase."""
 
     def __init__(self):
-        self.took, self._last = {}, time.monotonic()
+        self.took, self._part_started_at = {}, time.monotonic()
 
     def end(self, part):
         now = time.monotonic()
-        self.took[part], self._last = now - self._last, now
+        self.took[part], self._part_started_at = now - self._part_started_at, now
 
 
 def phase(site, about, clients):

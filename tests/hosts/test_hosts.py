@@ -102,11 +102,11 @@ for name in map(str.strip, sys.stdin):
 
 
 class Puppets:
-    """Rigs of `PUPPET`, and what they have run. said: lines of the run."""
+    """Rigs of `PUPPET`, and what they have run. lines: of the run."""
 
     def __init__(self, limit, *words):
-        self.said, self.alive, self.words = [], [], words
-        self.rigs = Rigs(limit, self._start, self.said.append)
+        self.lines, self.alive, self.words = [], [], words
+        self.rigs = Rigs(limit, self._start, self.lines.append)
 
     @contextmanager
     def _start(self, number):
@@ -123,7 +123,7 @@ class Puppets:
 
     def of(self, phase):
         """Number of the rig that has run a phase."""
-        (line,) = (line for line in self.said if line.endswith(f": {phase}"))
+        (line,) = (line for line in self.lines if line.endswith(f": {phase}"))
         return int(line.removeprefix("rig ").partition(":")[0])
 
 
@@ -132,7 +132,9 @@ def test_each_phase_runs_once_and_no_rig_is_left(limit):
     puppets, names = Puppets(limit), ["a", "b", "c", "d", "e"]
     results = puppets.rigs.run(names)
     assert names == [result["phase"] for result in results]
-    assert sorted(names) == sorted(line.rpartition(": ")[2] for line in puppets.said if ":" in line)
+    assert sorted(names) == sorted(
+        line.rpartition(": ")[2] for line in puppets.lines if ":" in line
+    )
     assert {puppets.of(name) for name in names} <= set(range(1, min(limit, len(names)) + 1))
     assert [] == puppets.alive
 
@@ -146,7 +148,7 @@ def test_after_a_wrong_phase_and_after_its_own_end_a_rig_is_replaced(fault):
     assert [] == puppets.alive
     has_row = bool(results[1]["line"])
     assert has_row == (fault == "wrong")
-    assert has_row or "rig 1 has ended in deadly" in "\n".join(puppets.said)
+    assert has_row or "rig 1 has ended in deadly" in "\n".join(puppets.lines)
 
 
 def test_a_run_whose_rigs_do_not_begin_ends():

@@ -193,7 +193,7 @@ class CrashHarness(Harness):
             key for key in self.keys if self.keys[key].startswith(process.conductor.incarnation)
         ]:
             del self.keys[key]
-        for lease in process.conductor.leases._held:
+        for lease in process.conductor.leases._leases:
             lease.valid_until = 0.0
         if process.dead:
             process.conductor.wait_monitor.clear()

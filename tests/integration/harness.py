@@ -166,7 +166,7 @@ class Harness:
 
     def run(self):
         """Run all messages to the conductor."""
-        messages = self.inside.sent
+        messages = self.inside.messages
         while messages:
             attempts.run(self.conductor, messages.pop(0))
 

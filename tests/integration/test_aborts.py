@@ -98,7 +98,7 @@ def test_an_abort_is_kept_when_a_step_that_cannot_be_aborted_begins_to_wait(harn
 def test_an_abort_before_the_next_step_is_claimed_takes_effect_at_once(harness):
     node = harness.node()
     harness.ask(node, "clean", clean_steps=[POLISH])
-    message = harness.inside.sent[-1]
+    message = harness.inside.messages[-1]
     harness.ask(node, "abort")
     assert "clean failed" == harness.state(node)
     hint = message.operation, message.fence, message.cursor
@@ -143,7 +143,7 @@ def test_cleanup_steps_are_not_aborted(harness):
 def test_an_abort_without_an_operation_changes_the_state_alone(harness):
     node = harness.node("clean wait")
     harness.ask(node, "abort")
-    assert ("clean failed", []) == (harness.state(node), harness.inside.sent)
+    assert ("clean failed", []) == (harness.state(node), harness.inside.messages)
 
 
 def test_an_abort_sees_the_operation_as_it_is_when_its_row_is_locked(harness):

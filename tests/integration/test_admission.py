@@ -42,16 +42,16 @@ def narrow(database):
 def run(inside, message):
     """Run a chain to its end."""
     attempts.run(inside.claimant, message)
-    for link in [link for link in inside.sent if link.parent]:
-        inside.sent.remove(link)
+    for link in [link for link in inside.messages if link.parent]:
+        inside.messages.remove(link)
         run(inside, link)
 
 
 def work(inside):
     """Run all messages and their successors; return the nodes in order of execution."""
     order = []
-    while inside.sent:
-        message = inside.sent.pop(0)
+    while inside.messages:
+        message = inside.messages.pop(0)
         order.append(message.node)
         run(inside, message)
     return order
@@ -82,7 +82,7 @@ def places(inside, names):
 
 def test_beyond_the_limit_an_operation_is_queued_until_a_slot_is_free(narrow):
     (first_node, one), (second_node, two) = begin(narrow), begin(narrow)
-    assert [first_node] == [message.node for message in narrow.sent]
+    assert [first_node] == [message.node for message in narrow.messages]
     queued = narrow.operation(two)
     assert ("queued", None, None, None) == (
         queued.state, queued.admitted_at, queued.sent_at, queued.deadline_at
@@ -135,7 +135,7 @@ def test_a_project_with_single_requests_is_not_starved_by_one_with_many(narrow):
         begin(narrow, "many")
     order = []
     for _ in range(6):
-        message = narrow.sent.pop(0)
+        message = narrow.messages.pop(0)
         order.append(message.node)
         begin(narrow, "few")
         run(narrow, message)
@@ -216,10 +216,10 @@ def tear_down(inside, **columns):
     _, cleans = begin(inside)
     node = inside.node("active", instance_uuid=str(uuid4()), **columns)
     name = inside.request(node, "deleted")
-    clean_messages = [message for message in inside.sent if message.operation == cleans]
-    inside.sent[:] = [message for message in inside.sent if message.operation == name]
+    clean_messages = [message for message in inside.messages if message.operation == cleans]
+    inside.messages[:] = [message for message in inside.messages if message.operation == name]
     work(inside)
-    inside.sent[:] = clean_messages
+    inside.messages[:] = clean_messages
     return cleans, name
 
 
@@ -341,7 +341,7 @@ def test_concurrent_processes_keep_the_limit_and_lose_no_slot(database):
         for view in views:
             view.close()
     assert limit == max(counts)
-    assert {message.operation for view in views for message in view.sent} == set(names)
+    assert {message.operation for view in views for message in view.messages} == set(names)
 
 
 HELD = "SELECT count(*) FROM operations WHERE admitted_at IS NOT NULL AND finished_at IS NULL"

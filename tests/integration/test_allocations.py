@@ -121,15 +121,15 @@ def test_a_locked_node_is_retried_for_a_short_time(inside):
     node = free(inside, reservation="c-1")
     name = ask(inside)
     pause = inside.settings.conductor.node_locked_retry_interval
-    inside.sent.clear()
+    inside.messages.clear()
 
     for tries in (1, 2):
         allocation = seek(inside, name)
         assert ("allocating", tries) == (allocation.state, allocation.attempts)
         assert allocation.updated_at is None, "nothing that is shown has changed"
-    assert [TaskMessage("ingot.allocate", (name,), pause)] * 2 == inside.sent
+    assert [TaskMessage("ingot.allocate", (name,), pause)] * 2 == inside.messages
     allocation = seek(inside, name)
-    assert ("error", 2) == (allocation.state, len(inside.sent))
+    assert ("error", 2) == (allocation.state, len(inside.messages))
     assert allocation.updated_at is not None
     assert "locked" in allocation.last_error
 
@@ -160,13 +160,13 @@ def test_repeated_messages_do_not_change_a_completed_allocation(inside):
 def test_a_lost_message_is_sent_again(inside):
     free(inside)
     name = ask(inside)
-    assert [TaskMessage("ingot.allocate", (name,))] == inside.sent
+    assert [TaskMessage("ingot.allocate", (name,))] == inside.messages
     assert 0 == scheduling.resend_due(inside.runtime)
 
     inside.change(Allocation, name, due_at=after(-1))
     assert 1 == scheduling.resend_due(inside.runtime)
     assert 0 == scheduling.resend_due(inside.runtime)
-    assert [TaskMessage("ingot.allocate", (name,))] * 2 == inside.sent
+    assert [TaskMessage("ingot.allocate", (name,))] * 2 == inside.messages
 
     # the interval between messages grows with its age
     inside.change(Allocation, name, due_at=after(-1), created_at=after(-30))

@@ -39,14 +39,14 @@ def run(inside, name):
 
 def test_each_link_runs_one_step_and_sends_the_rest_of_its_chain(inside, cleaning):
     node, name = cleaning
-    first_message = inside.sent[0]
+    first_message = inside.messages[0]
     assert CLEANING == [link.label for link in first_message.links]
     run(inside, name)
     assert [(label, "done", 1) for label in CLEANING] == [
         (step.label, step.state, step.attempts) for step in inside.steps(name)
     ]
     assert [CLEANING, CLEANING[1:], CLEANING[2:]] == [
-        [link.label for link in message.links] for message in inside.sent
+        [link.label for link in message.links] for message in inside.messages
     ]
     assert ("available", None) == (
         inside.read(node.id).provision_state,
@@ -62,17 +62,17 @@ def test_a_failed_step_ends_the_chain(inside, cleaning, monkeypatch):
         "call_of",
         lambda target, step: (lambda: broken) if step.label == CLEANING[1] else real(target, step),
     )
-    assert Done() == attempts.run(inside.claimant, inside.sent[-1])
-    second = inside.sent[-1]
+    assert Done() == attempts.run(inside.claimant, inside.messages[-1])
+    second = inside.messages[-1]
     assert broken == attempts.run(inside.claimant, second)
-    assert 2 == len(inside.sent)
+    assert 2 == len(inside.messages)
     assert "clean failed" == inside.read(node.id).provision_state
 
 
 @pytest.mark.parametrize("end", ["followed", "failed", "repeated"])
 def test_the_links_that_a_step_does_not_send_are_withdrawn(inside, cleaning, monkeypatch, end):
     """Monitors would show them as waiting for ever; a repetition says nothing about them."""
-    message, withdrawn = inside.sent[0], []
+    message, withdrawn = inside.messages[0], []
     if end == "failed":
         monkeypatch.setattr(attempts, "call_of", lambda *_: lambda: Failed("no such luck"))
     if end == "repeated":
@@ -103,7 +103,7 @@ def test_a_step_that_needs_a_secret_that_no_key_opens_fails_with_its_name(
         return attempt
 
     monkeypatch.setattr(claims, "claim", claim)
-    outcome = attempts.run(inside.claimant, inside.sent[0])
+    outcome = attempts.run(inside.claimant, inside.messages[0])
     if words is None:
         assert not isinstance(outcome, Failed)
     else:
@@ -114,25 +114,25 @@ def test_a_step_that_needs_a_secret_that_no_key_opens_fails_with_its_name(
 @pytest.mark.parametrize("stale", ["repeated", "skipped ahead"])
 def test_a_link_that_is_not_at_the_cursor_runs_nothing_and_sends_nothing(inside, cleaning, stale):
     _, name = cleaning
-    message = inside.sent[0]
+    message = inside.messages[0]
     if stale == "repeated":
         attempts.run(inside.claimant, message)
     else:
         message = message.rest
-    counts = [step.attempts for step in inside.steps(name)], len(inside.sent)
+    counts = [step.attempts for step in inside.steps(name)], len(inside.messages)
     assert attempts.run(inside.claimant, message) is None
-    assert counts == ([step.attempts for step in inside.steps(name)], len(inside.sent))
+    assert counts == ([step.attempts for step in inside.steps(name)], len(inside.messages))
 
 
 def test_a_link_of_an_older_fence_runs_nothing_and_sends_the_operation_once_more(inside, cleaning):
     """The message of the new fence may have been dropped while the old one's lease was held."""
     _, name = cleaning
-    link = inside.sent[0]
+    link = inside.messages[0]
     inside.change(Operation, name, fence=link.fence + 1)
     assert attempts.run(inside.claimant, link) is None
     assert [0, 0, 0] == [step.attempts for step in inside.steps(name)]
-    assert [link.fence, link.fence + 1] == [message.fence for message in inside.sent]
-    assert Done() == attempts.run(inside.claimant, inside.sent[-1])
+    assert [link.fence, link.fence + 1] == [message.fence for message in inside.messages]
+    assert Done() == attempts.run(inside.claimant, inside.messages[-1])
     assert attempts.run(inside.claimant, link) is None
     assert 1 == inside.operation(name).cursor
 
@@ -143,7 +143,9 @@ def test_the_last_link_of_a_truncated_chain_sends_the_following_steps(
     node, name = cleaning
     monkeypatch.setattr(dispatch, "LONGEST_CHAIN", 1)
     run(inside, name)
-    assert [[1], [2]] == [[link.position for link in message.links] for message in inside.sent[1:]]
+    assert [[1], [2]] == [
+        [link.position for link in message.links] for message in inside.messages[1:]
+    ]
     assert "available" == inside.read(node.id).provision_state
 
 
@@ -172,7 +174,7 @@ def test_a_commit_whose_answer_is_lost_is_not_repeated(inside, cleaning, monkeyp
 
     monkeypatch.setattr(dialect, "do_commit", lossy)
     assert isinstance(attempts.run(inside.claimant, inside.message(name)), Done)
-    inside.deliver(inside.claimant, inside.sent[-1])
+    inside.deliver(inside.claimant, inside.messages[-1])
     assert [("done", 1)] * 3 == [(step.state, step.attempts) for step in inside.steps(name)]
     operation = inside.operation(name)
     assert ("succeeded", 0) == (operation.state, operation.refused)
@@ -245,7 +247,7 @@ def test_a_draining_conductor_completes_its_step_and_redispatches_the_next_at_on
         attempts.run(inside.claimant, inside.message(name))
     operation = inside.operation(name)
     assert ("queued", 1, 2) == (operation.state, operation.cursor, operation.fence)
-    message = inside.sent[-1]
+    message = inside.messages[-1]
     assert ("c-2", 2, 1) == (message.conductor, message.fence, message.cursor)
     inside.deliver(other, message)
     assert "available" == inside.read(node.id).provision_state
@@ -263,15 +265,15 @@ def test_the_queued_operations_of_a_draining_conductor_go_to_another(inside, cle
         drain.redispatch_all(inside.claimant)
     operation = inside.operation(name)
     assert ("queued", 0, 2) == (operation.state, operation.cursor, operation.fence)
-    assert ("c-2", 2) == (inside.sent[-1].conductor, inside.sent[-1].fence)
+    assert ("c-2", 2) == (inside.messages[-1].conductor, inside.messages[-1].fence)
     drain.redispatch_all(inside.claimant)
-    assert 2 == len(inside.sent), "it is redispatched only once"
+    assert 2 == len(inside.messages), "it is redispatched only once"
 
 
 def test_a_deleted_operation_does_not_end_a_drain(inside, cleaning):
     leave(inside)
     drain.redispatch(inside.claimant, "deleted with its node")
-    assert 1 == len(inside.sent)
+    assert 1 == len(inside.messages)
 
 
 def test_an_operation_redispatched_while_its_lease_was_held_is_sent_once_more(inside, cleaning):
@@ -280,10 +282,10 @@ def test_an_operation_redispatched_while_its_lease_was_held_is_sent_once_more(in
     leave(inside)
     drain.redispatch_all(inside.claimant)
     drain.redispatch(inside.claimant, name)  # by the thread that has released the lease
-    assert [2, 2] == [message.fence for message in inside.sent[1:]]
+    assert [2, 2] == [message.fence for message in inside.messages[1:]]
     inside.change(Operation, name, state="running")
     drain.redispatch(inside.claimant, name)
-    assert 3 == len(inside.sent)
+    assert 3 == len(inside.messages)
 
 
 def test_an_operation_redispatched_right_before_its_claim_is_sent_once_more(
@@ -301,7 +303,7 @@ def test_an_operation_redispatched_right_before_its_claim_is_sent_once_more(
 
     class Watched(type(inside.claimant.leases)):
         def give_back(self, lease):
-            sent_before.append(len(inside.sent))
+            sent_before.append(len(inside.messages))
 
     inside.claimant.leases = Watched()
 
@@ -309,10 +311,10 @@ def test_an_operation_redispatched_right_before_its_claim_is_sent_once_more(
         patch.setattr(claims, "claim", drained_meanwhile)
         assert attempts.run(inside.claimant, inside.message(name)) is None
     assert [("c-1", 1), ("c-2", 2), ("c-2", 2)] == [
-        (message.conductor, message.fence) for message in inside.sent
+        (message.conductor, message.fence) for message in inside.messages
     ]
     assert [2] == sent_before, "the lease is given back before the last message"
-    inside.deliver(other, inside.sent[-1])
+    inside.deliver(other, inside.messages[-1])
     assert "available" == inside.read(node.id).provision_state
 
 
@@ -323,7 +325,7 @@ def test_the_last_draining_conductor_leaves_its_operations_queued(inside, cleani
     operation = inside.operation(name)
     assert ("queued", None) == (operation.state, operation.sent_to)
     assert inside.read(node.id).reservation
-    assert 1 == len(inside.sent)
+    assert 1 == len(inside.messages)
 
 
 def test_an_abort_requested_during_a_step_takes_effect_at_its_end(inside, cleaning):
@@ -338,9 +340,9 @@ def test_all_queued_operations_are_sent_again_in_batches(inside, monkeypatch):
     monkeypatch.setattr(reconciler, "BATCH", 2)
     inside.conductor("c-1")
     names = [inside.request(inside.node(), "manage") for _ in range(5)]
-    inside.sent.clear()
+    inside.messages.clear()
     assert 5 == reconciler.resend_all(inside.runtime)
-    assert names == [message.operation for message in inside.sent]
+    assert names == [message.operation for message in inside.messages]
 
 
 def test_a_claimed_row_is_an_instance_of_its_model_and_equals_the_row_of_a_session(

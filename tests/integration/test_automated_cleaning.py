@@ -43,7 +43,7 @@ def band(inside):
 
 @pytest.mark.parametrize("interrupted", range(len(LEVELS)))
 def test_a_take_over_repeats_the_interrupted_step_and_no_other(harness, interrupted):
-    node, messages = harness.node(), harness.inside.sent
+    node, messages = harness.node(), harness.inside.messages
     steps = [requested("management", "scrub", args={"level": level}) for level in LEVELS]
     harness.ask(node, "clean", clean_steps=steps)
     for _ in range(interrupted):

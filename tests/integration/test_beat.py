@@ -223,7 +223,7 @@ def scheduler(engine, monkeypatch):
             entry.last_run_at -= timedelta(seconds=60 + late[name])
         return instance
 
-    return SimpleNamespace(make=make, sent=messages, renewals=renewals, broker=broker)
+    return SimpleNamespace(make=make, messages=messages, renewals=renewals, broker=broker)
 
 
 def leads(engine):
@@ -261,7 +261,7 @@ def test_a_beat_that_cannot_reach_the_broker_does_not_lead(engine, scheduler):
     scheduler.broker.away = True
     assert beat.STAND_BY == scheduler.make(t0=60).tick()
     assert leads(engine) is None
-    assert [] == scheduler.renewals == scheduler.sent
+    assert [] == scheduler.renewals == scheduler.messages
 
 
 @pytest.mark.parametrize("seconds", [-3600, -3, 3, 3600], ids="{:+} s".format)
@@ -271,13 +271,13 @@ def test_a_step_of_the_clock_changes_no_period(scheduler, monkeypatch, seconds):
     step = timedelta(seconds=seconds)
     monkeypatch.setattr(Celery, "now", lambda _: datetime.now(UTC) + step)
     alone.tick()
-    assert {"t1"} == {message.task for message in scheduler.sent}
+    assert {"t1"} == {message.task for message in scheduler.messages}
 
 
 def test_all_due_tasks_are_sent_with_one_renewal_of_the_lease(scheduler):
     instance = scheduler.make(t0=60, t1=60, t2=60)
     assert beat.PACE == instance.tick()
-    assert {"t0", "t1", "t2"} == {message.task for message in scheduler.sent}
+    assert {"t0", "t1", "t2"} == {message.task for message in scheduler.messages}
     assert 1 == len(scheduler.renewals)
 
 
@@ -286,7 +286,7 @@ def test_a_tick_waits_for_all_tasks_that_are_due_soon(scheduler, monkeypatch):
     monkeypatch.setattr(beat, "TOGETHER", 60.0)
     monkeypatch.setattr(beat, "PACE", 600.0)
     assert 60.0 == scheduler.make(t0=-40, t1=-50).tick()
-    assert [] == scheduler.sent
+    assert [] == scheduler.messages
 
 
 def test_the_wait_for_an_entry_is_not_shortened(scheduler):
@@ -313,11 +313,11 @@ WORK = {
 @pytest.mark.parametrize("task", WORK)
 def test_a_task_without_work_is_not_sent(engine, scheduler, task):
     scheduler.make(**{task: 60}).tick()
-    assert [] == scheduler.sent
+    assert [] == scheduler.messages
     with transactions.transaction(engine) as session:
         session.merge(WORK[task])
     scheduler.make(**{task: 60}).tick()
-    (message,) = scheduler.sent
+    (message,) = scheduler.messages
     assert task.replace("__", ".").split() == [message.task, *message.arguments]
 
 
@@ -327,7 +327,7 @@ def test_a_task_is_skipped_while_its_work_cannot_be_read(scheduler, monkeypatch)
 
     monkeypatch.setattr(beat.schedule, "has_work", unreadable)
     assert beat.PACE == scheduler.make(t0=60).tick()
-    assert [] == scheduler.sent
+    assert [] == scheduler.messages
 
 
 def expect(engine, tasks, seconds=0.0):
@@ -364,7 +364,7 @@ def test_a_beat_counts_periods_from_the_last_pass_and_not_from_its_start(
         periodic_passes.complete(connection, "ingot.t1", "")
     monkeypatch.setattr(beat.LeasedScheduler, "expected", tasks)
     scheduler.make(ingot__t0=-60, ingot__t1=-60).tick()
-    assert ["ingot.t0"] == [message.task for message in scheduler.sent]
+    assert ["ingot.t0"] == [message.task for message in scheduler.messages]
 
 
 def test_a_task_without_work_counts_as_completed(engine, scheduler, monkeypatch):
@@ -375,7 +375,7 @@ def test_a_task_without_work_counts_as_completed(engine, scheduler, monkeypatch)
     instance.tick()
     instance.tick()
     assert 50 > ages(engine)["ingot.check_allocations"]
-    assert [] == scheduler.sent
+    assert [] == scheduler.messages
 
 
 def test_the_last_message_of_the_beat_has_an_age(engine, scheduler, monkeypatch):

@@ -21,15 +21,15 @@ TASK = "ingot.power_sync"
 
 
 class Calls:
-    """Calls to a neighbour in this process; `asked` has the nodes."""
+    """Calls to a neighbour in this process; `nodes` has the nodes."""
 
     def __init__(self, handler):
-        self.handler, self.asked, self.is_away = handler, [], False
+        self.handler, self.nodes, self.is_away = handler, [], False
 
     def post(self, _conductor, _key, document, seconds):
         if self.is_away:
             raise Unavailable("the broker is out of reach")
-        self.asked.append(document["node"])
+        self.nodes.append(document["node"])
         self.answer = self.handler.answer(document, seconds)
 
     def receive(self, _key, _seconds):
@@ -89,7 +89,7 @@ def test_a_conductor_that_alone_reaches_no_bmc_reports_it_until_it_does(site, an
 def test_machines_that_nobody_reaches_are_handed_over_to_nobody(site):
     site.reads(FakeManagement, Unreachable("no answer"))
     site.sync()
-    assert bmc_network.SAMPLE == len(site.runtime.calls.asked)
+    assert bmc_network.SAMPLE == len(site.runtime.calls.nodes)
     assert [] == site.reports
 
 
@@ -105,13 +105,13 @@ def test_one_bmc_that_answers_is_proof_enough(site):
     site.monkeypatch.setattr(FakePower, "get_power_state", read)
     site.inside.node("available", power_state="power off")
     site.sync()
-    assert ([], []) == (site.runtime.calls.asked, site.reports)
+    assert ([], []) == (site.runtime.calls.nodes, site.reports)
 
 
 def test_few_bmcs_raise_no_suspicion(site, monkeypatch):
     monkeypatch.setattr(bmc_network, "FEWEST", FEWEST + 1)
     site.sync()
-    assert ([], []) == (site.runtime.calls.asked, site.reports)
+    assert ([], []) == (site.runtime.calls.nodes, site.reports)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_without_a_neighbour_that_serves_the_nodes_nothing_is_handed_over(site, 
     site.inside.change(Conductor, "c-2", **columns)
     site.runtime.cache.pop("members", None)
     site.sync()
-    assert ([], []) == (site.runtime.calls.asked, site.reports)
+    assert ([], []) == (site.runtime.calls.nodes, site.reports)
 
 
 def test_while_the_broker_is_away_nothing_is_known(site):
@@ -137,5 +137,5 @@ def test_a_redfish_bmc_that_refuses_connections_counts_as_unreachable(site):
     for node in nodes:
         site.inside.change(Node, node, driver="redfish", driver_info=address)
     site.sync()
-    assert bmc_network.SAMPLE == len(site.runtime.calls.asked)
+    assert bmc_network.SAMPLE == len(site.runtime.calls.nodes)
     assert [] == site.reports, "the neighbour reaches it neither"

@@ -20,10 +20,10 @@ SET = {"what": "set_boot_device", "arguments": {"device": "pxe", "persistent": T
 
 
 class Leases(AlwaysGiven):
-    """Leases that another process may hold; `taken` runs when one is taken."""
+    """Leases that another process may hold; `callback` runs when one is taken."""
 
     def __init__(self, callback=lambda: None, free=True):
-        self.taken, self.free = callback, free
+        self.callback, self.free = callback, free
 
     def take(self, node, fence, has_valid_fence):
         self.taken()
@@ -67,9 +67,9 @@ def test_an_operation_dispatched_meanwhile_goes_first(inside, node):
     assert 409 == reply["status"]
     assert None is remembered(inside, node)
     operation = inside.read(node.id).operation_id
-    assert 2 == len(inside.sent)
+    assert 2 == len(inside.messages)
     with inside.runtime.reading() as session:
-        assert session.get_one(Operation, operation).uuid == inside.sent[1].operation
+        assert session.get_one(Operation, operation).uuid == inside.messages[1].operation
 
 
 def test_an_expired_call_sends_no_command(inside, node):

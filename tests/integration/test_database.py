@@ -115,7 +115,7 @@ def test_one_of_many_requests_wins(inside, other):
     winners = [answer for answer in answers if isinstance(answer, str)]
     assert 1 == len(winners)
     assert 1 == inside.read(node).fence
-    assert 1 == len(inside.sent) + len(other.sent)
+    assert 1 == len(inside.messages) + len(other.messages)
 
 
 def test_one_of_many_messages_runs_each_step(inside, other):

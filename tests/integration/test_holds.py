@@ -105,7 +105,7 @@ def test_a_hold_that_waits_for_a_verb_lets_its_operation_go_on(inside):
     assert 1 == len(left(inside))
     with inside.runtime.reading() as session:
         assert ["queued"] == session.scalars(select(Operation.state)).all()
-    inside.deliver(inside.conductor("c-1"), inside.sent[-1])
+    inside.deliver(inside.conductor("c-1"), inside.messages[-1])
     assert "available" == inside.read(node).provision_state
 
 

@@ -203,12 +203,12 @@ def test_an_image_of_glance_is_written_as_it_was_checked(begin, tmp_path, change
         assert "wait call-back" == harness.do(node, "active")
         if change:
             images.add(change.encode(), uuid=uuid)
-        count = len(images.asked)
+        count = len(images.request_log)
         harness.call(node)
         (image,) = written(harness)
         assert hashlib.sha512(IMAGE).hexdigest() == image["os_hash_value"]
         assert [IMAGE] == served(tmp_path)
-        assert count == len(images.asked)
+        assert count == len(images.request_log)
         finish_deployment(harness, node)
     assert [] == served(tmp_path)
 

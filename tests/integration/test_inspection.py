@@ -283,12 +283,12 @@ def test_a_report_during_the_record_of_the_wait_is_not_lost(harness):
     with harness.inside.runtime.transaction() as session:
         operation = session.get_one(Operation, harness.last(node).id)
         wake.resume_operation(session, session.get_one(Node, node), operation)
-    (message,) = harness.inside.sent
+    (message,) = harness.inside.messages
     assert "inspecting" == harness.state(node)
     uuid = harness.inside.read(node).uuid
     with harness.inside.runtime.transaction() as session:
         inspection_report.receive(session, REPORT, (), uuid, with_token=False)
-    assert [message] == harness.inside.sent
+    assert [message] == harness.inside.messages
     harness.run()
     assert "manageable" == harness.state(node)
 

@@ -24,10 +24,10 @@ class Pace(threading.Event):
     def __init__(self):
         super().__init__()
         #: Seconds that each round should have waited.
-        self.asked = []
+        self.timeouts = []
 
     def wait(self, timeout=None):
-        self.asked.append(timeout)
+        self.timeouts.append(timeout)
         return super().wait(0.02)
 
 
@@ -56,8 +56,8 @@ def take(leases, fence=1, *, ours=True):
 
 def until_rounds(leases):
     """Wait until renewals have gone round twice: the second round has begun in this time."""
-    end = len(leases._stop.asked) + 2
-    until(lambda: len(leases._stop.asked) >= end, "rounds of renewals")
+    end = len(leases._stop.timeouts) + 2
+    until(lambda: len(leases._stop.timeouts) >= end, "rounds of renewals")
 
 
 def until_renewed(lease):
@@ -95,7 +95,7 @@ def test_a_lease_is_renewed_while_its_holder_is_alive(process, redis_client):
     until_renewed(lease)
     lease.check()  # valid, so the row is not read
     assert take(rival) is None
-    assert max(holder._stop.asked) < TTL / 2
+    assert max(holder._stop.timeouts) < TTL / 2
     holder.give_back(lease)
     until_rounds(holder)
     assert not redis_client.keys()

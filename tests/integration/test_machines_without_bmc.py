@@ -101,7 +101,7 @@ def test_the_power_sync_leaves_a_machine_of_an_agent_out(harness):
 
 
 def test_a_machine_behind_a_smart_plug_is_enrolled_switched_and_watched(harness):
-    with serving(Plug, answers={}, asked=[], power="off") as plug:
+    with serving(Plug, answers={}, request_log=[], power="off") as plug:
         urls = {
             f"webhook_power_{name}_url": f"{plug.url}/{name}" for name in ("on", "off", "state")
         }

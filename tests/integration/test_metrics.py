@@ -34,8 +34,8 @@ def conductor(inside):
 
 
 def run(inside, conductor):
-    while inside.sent:
-        attempts.run(conductor, inside.sent.pop(0))
+    while inside.messages:
+        attempts.run(conductor, inside.messages.pop(0))
 
 
 @SQLITE
@@ -77,7 +77,7 @@ def test_a_failed_operation_is_counted_by_its_code(
 @SQLITE
 def test_a_step_that_no_driver_has_is_counted_as_other(inside, conductor, samples):
     inside.request(inside.node("manageable"), "provide")
-    message = inside.sent.pop(0)
+    message = inside.messages.pop(0)
     with inside.runtime.transaction() as session:
         for step in inside.steps(message.operation):
             session.merge(step).name = f"of_the_agent_{step.position}"
@@ -89,7 +89,7 @@ def test_a_step_that_no_driver_has_is_counted_as_other(inside, conductor, sample
 @SQLITE
 def test_refusals_are_counted_by_their_cause(inside, conductor, samples, monkeypatch):
     name = inside.request(inside.node("manageable"), "provide")
-    message = inside.sent.pop(0)
+    message = inside.messages.pop(0)
     attempt = claims.claim(conductor, name, message.fence, message.cursor)
     attempts.run(conductor, message)
     assert 1 == samples()['ingot_refusals_total{cause="outdated"}']
@@ -105,7 +105,7 @@ def test_refusals_are_counted_by_their_cause(inside, conductor, samples, monkeyp
 @pytest.mark.parametrize("cause", ["died", "deadline"])
 def test_takeovers_are_counted_by_their_cause(inside, conductor, samples, cause):
     name = inside.request(inside.node("manageable"), "provide")
-    message = inside.sent.pop(0)
+    message = inside.messages.pop(0)
     claims.claim(conductor, name, message.fence, message.cursor)
     inside.conductor("c-2")
     if cause == "died":

@@ -202,14 +202,14 @@ def test_an_event_of_neutron_ends_the_wait_for_a_port(harness, neutron):
     for other in ({"status": "DOWN"}, {"event": "network.unbind_port"}, {"port_id": "another"},
                   {"mac_address": "52:54:00:ff:ff:ff"}):  # fmt: skip
         vif_events.resume_waiting(harness.inside.runtime, [{**event, **other}])
-        assert [] == harness.inside.sent
+        assert [] == harness.inside.messages
     vif_events.resume_waiting(harness.inside.runtime, [event])
     harness.run()
     assert "network.add_cleaning_network" in [
         row.label for row in harness.steps(node) if row.state == "done"
     ]
     vif_events.resume_waiting(harness.inside.runtime, [event])  # late: nothing waits for it
-    assert [] == harness.inside.sent
+    assert [] == harness.inside.messages
     drive(harness, node)
 
 

@@ -37,13 +37,13 @@ class Redis:
     """Redis record of the watermark; unreachable while that is None."""
 
     def __init__(self, clock):
-        self.clock, self.seen, self.takes = clock, 0, 0.0
+        self.clock, self.watermark, self.takes = clock, 0, 0.0
 
     def recall(self):
         self.clock.moment += self.takes
-        if self.seen is None:
+        if self.watermark is None:
             raise RedisError("out of reach")
-        return self.seen
+        return self.watermark
 
     def note(self, _node):
         return True
@@ -119,7 +119,7 @@ def test_a_suspended_process_writes_nothing_before_it_has_checked_the_watermark(
 
 def test_a_conductor_learns_the_watermark_of_stopped_conductors(life):
     """It was suspended before the backup: its own watermark is no higher than the restored one."""
-    life.redis.seen = life.conductor.watermark + 1
+    life.redis.watermark = life.conductor.watermark + 1
     assert life._heartbeat()
     assert ("failed", 0) == state(life)
     assert "restored" == life.inside.read(life.node).fault
@@ -138,7 +138,7 @@ def test_an_old_answer_does_not_prove_which_database_it_is(life):
 
 
 def test_without_redis_a_conductor_in_constant_contact_continues(life):
-    life.redis.seen = None
+    life.redis.watermark = None
     for _ in range(3):
         life.clock.moment += TIMEOUT - 1
         assert life._heartbeat()
@@ -146,12 +146,12 @@ def test_without_redis_a_conductor_in_constant_contact_continues(life):
 
 
 def test_without_redis_a_suspended_conductor_waits(life):
-    life.redis.seen = None
+    life.redis.watermark = None
     life.clock.moment += TIMEOUT
     assert life._heartbeat(), "it is alive"
     with pytest.raises(StaleWatermark):
         claim(life)
-    life.redis.seen = 0
+    life.redis.watermark = 0
     assert life._heartbeat()
     assert claim(life)
 

@@ -83,7 +83,7 @@ def test_a_machine_in_transition_is_neither_a_failure_nor_a_difference(harness, 
     node = managed(harness, bmc, POWER_ON)
     bmc.power = "On"
     sweep(harness)
-    bmc.shown = [state] * 5
+    bmc.readings = [state] * 5
     sweep(harness, 5)
     row = harness.inside.read(node)
     assert (POWER_ON, 0, False) == (row.power_state, row.power_sync_failures, row.maintenance)
@@ -94,10 +94,10 @@ def test_a_taken_order_that_cannot_be_read_is_not_undone_by_the_power_sync(harne
     bmc.power = "On"
     node = managed(harness, bmc, POWER_ON)
     sweep(harness)
-    bmc.shown = ["On"] * 4
+    bmc.readings = ["On"] * 4
 
     def lost(bmc, _kind):
-        bmc.shown = [CUT] * 500
+        bmc.readings = [CUT] * 500
 
     bmc.judge = lost
     request(harness, node, POWER_OFF)
@@ -106,11 +106,11 @@ def test_a_taken_order_that_cannot_be_read_is_not_undone_by_the_power_sync(harne
     assert "the BMC took the order 'power off', and BMC" in row.last_error
     assert "did not answer" in row.last_error
     assert (POWER_ON, {"state": POWER_OFF, "sweeps": 0}) == power_of(harness, node)
-    bmc.shown = [None, "PoweringOff"]
+    bmc.readings = [None, "PoweringOff"]
     other = harness.inside.another()  # its circuit breaker is closed
     for _ in range(3):
         power_sync.sync(other.runtime, "c-1")
-    assert [] == other.sent
+    assert [] == other.messages
     other.close()
     assert (POWER_OFF, None) == power_of(harness, node)
     assert (["ForceOff"], [POWER_OFF]) == (bmc.orders, targets_of(harness, node))
@@ -164,7 +164,7 @@ def test_a_flapping_state_is_not_recorded_while_an_order_is_pending(harness, bmc
     node = managed(harness, bmc, POWER_ON, **pending(POWER_OFF))
     sweep(harness)  # reads the documents of the BMC
     harness.inside.change(Node, node, power_state=POWER_ON, **pending(POWER_OFF))
-    bmc.shown = ["On", None, "Off"]
+    bmc.readings = ["On", None, "Off"]
     for expected in (POWER_ON, POWER_ON, POWER_OFF):
         sweep(harness)
         assert expected == power_of(harness, node)[0]
@@ -227,9 +227,9 @@ def test_a_step_given_up_after_deaths_notes_that_an_order_may_be_pending(harness
             operation = harness.last(node).uuid
             harness.inside.change(Operation, operation, claimed_by="a dead incarnation")
             assert {"taken_over": 1} == reconcile(harness.inside)
-            messages = list(harness.inside.sent)
-            harness.inside.sent.clear()
-        harness.inside.sent.extend(messages)
+            messages = list(harness.inside.messages)
+            harness.inside.messages.clear()
+        harness.inside.messages.extend(messages)
     assert "failed" == harness.last(node).state
     assert {"state": None, "sweeps": 0} == power_of(harness, node)[1]
 
@@ -247,10 +247,10 @@ def test_the_note_about_a_step_on_a_child_node_is_the_childs(harness):
 def test_a_verification_survives_a_lost_read_and_unsettled_states(harness, bmc):
     node = harness.node("enroll", driver_info=bmc.driver_info())
     harness.inside.change(Node, node, driver="redfish")
-    bmc.shown = [CUT]
+    bmc.readings = [CUT]
     bmc.power = "On"
     assert "manageable" == harness.do(node, "manage")
-    bmc.shown = [None] * 4
+    bmc.readings = [None] * 4
     other = harness.node("enroll", driver_info=bmc.driver_info())
     harness.inside.change(Node, other, driver="redfish")
     harness.do(other, "manage")

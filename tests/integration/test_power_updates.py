@@ -30,7 +30,7 @@ class Nova(Handler):
             self.connection.close()
             return
         if self.server.status == 200:
-            self.server.told += [(event["server_uuid"], event["tag"]) for event in events]
+            self.server.events += [(event["server_uuid"], event["tag"]) for event in events]
         answer = {"events": [{**event, "code": 200, "status": "completed"} for event in events]}
         answer = answer if self.server.answer is None else self.server.answer
         self.answer(self.server.status, answer)
@@ -80,12 +80,12 @@ def test_nova_is_told_the_power_of_instances(database, nova):
         for changed_node in (node, free):
             inside.change(Node, changed_node, power_state="power on")
         deliver(inside, deliverer)
-        assert [(uuid, "POWER_ON")] == nova.told
+        assert [(uuid, "POWER_ON")] == nova.events
         inside.change(Node, node, power_state="power off")
         deliver(inside, deliverer)
-        assert [(uuid, "POWER_ON"), (uuid, "POWER_OFF")] == nova.told
+        assert [(uuid, "POWER_ON"), (uuid, "POWER_OFF")] == nova.events
         deliver(inside, deliverer)
-        assert 2 == len(nova.told), "accepted events are not sent again"
+        assert 2 == len(nova.events), "accepted events are not sent again"
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -95,7 +95,7 @@ def test_a_power_state_that_nova_does_not_know_is_not_reported(database, nova, s
         node, _ = instance(inside, "power on")
         inside.change(Node, node, power_state=state)
         deliver(inside, deliverer)
-        assert ([], change_events.newest(inside.runtime)) == (nova.told, cursor(inside).position)
+        assert ([], change_events.newest(inside.runtime)) == (nova.events, cursor(inside).position)
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -109,10 +109,10 @@ def test_nova_is_told_the_present_state_once_it_answers(database, nova, status, 
             inside.change(Node, node, power_state=state)
             deliver(inside, deliverer)
         assert error in cursor(inside).last_error
-        assert [] == nova.told
+        assert [] == nova.events
         nova.status, nova.answer = 200, None
         deliver(inside, deliverer)
-        assert [(uuid, "POWER_OFF")] == nova.told
+        assert [(uuid, "POWER_OFF")] == nova.events
         assert (None, 0) == (cursor(inside).last_error, cursor(inside).failed_attempts)
 
 
@@ -156,7 +156,7 @@ def test_no_change_is_lost_if_the_process_dies(database, nova, monkeypatch):
             with pytest.raises(Death):
                 deliver(inside, deliverer)
         deliver(inside, deliverer)
-        assert [(uuid, "POWER_ON")] * 2 == nova.told
+        assert [(uuid, "POWER_ON")] * 2 == nova.events
 
 
 def dying(point, kind="any"):
@@ -173,7 +173,7 @@ def test_changes_before_it_is_switched_on_are_not_reported(database, nova):
             session.delete(session.get_one(PowerUpdateCursor, 1))
     with sending(database, nova) as (inside, deliverer):
         deliver(inside, deliverer)
-        assert [] == nova.told
+        assert [] == nova.events
 
 
 @pytest.mark.parametrize(

@@ -45,21 +45,21 @@ def test_a_conductor_registers_its_protocol_version_until_it_stops(inside):
 
 def test_an_unsupported_operation_goes_to_a_conductor_that_supports_it(inside, later):
     theirs = inside.conductor("c-2", version=LATER)
-    run(inside, inside.sent.pop())
+    run(inside, inside.messages.pop())
     operation = inside.operation(later)
     assert ("queued", theirs.incarnation, 0) == (
         operation.state, operation.sent_to, inside.steps(later)[0].attempts
     )  # fmt: skip
-    assert ["c-2"] == [message.conductor for message in inside.sent]
+    assert ["c-2"] == [message.conductor for message in inside.messages]
 
 
 def test_an_operation_that_no_conductor_supports_waits(inside, later):
-    run(inside, inside.sent.pop())
+    run(inside, inside.messages.pop())
     assert ("queued", None) == (inside.operation(later).state, inside.operation(later).sent_to)
-    assert [] == inside.sent
+    assert [] == inside.messages
     inside.conductor("c-2", version=LATER)
     reconciler.reconcile(inside.runtime, Contact(0))
-    assert ["c-2"] == [message.conductor for message in inside.sent]
+    assert ["c-2"] == [message.conductor for message in inside.messages]
 
 
 def test_a_supported_operation_of_any_release_is_claimed(inside, later):

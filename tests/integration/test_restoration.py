@@ -273,7 +273,7 @@ def test_every_unfinished_operation_ends_without_a_command(inside, state):
     assert MACHINE[State(row.provision_state)].kind in (Kind.FAILED, Kind.STABLE)
     assert (old_row.instance_info, old_row.instance_uuid) == (row.instance_info, row.instance_uuid)
     assert old_row.fence < row.fence
-    assert [] == harness.inside.sent
+    assert [] == harness.inside.messages
     assert [] == harness.labels(node)
 
 

@@ -98,12 +98,12 @@ def test_the_console_is_entered_typed_at_and_bound_to_the_key_of_the_bmc(sshd, t
         return console._by_ssh(node, bmc, (sshd.port, "start console1"))
 
     def typing(output, child):
-        if console.GREETING.encode() in output and not typing.done:
-            typing.done = True
+        if console.GREETING.encode() in output and not typing.is_done:
+            typing.is_done = True
             child.write(b"hello\n~.\n")
         return b"heard ~." in output
 
-    typing.done = False
+    typing.is_done = False
     output = session(program(), typing)
     assert b"entered by start console1" in output
     assert b"heard hello" in output

@@ -16,14 +16,14 @@ class Recorder(Handler):
     def do_GET(self):
         length = int(self.headers.get("Content-Length") or 0)
         self.rfile.read(length)
-        self.server.asked.append((self.path, dict(self.headers)))
+        self.server.request_log.append((self.path, dict(self.headers)))
         self.server.reply(self)
 
     do_POST = do_HEAD = do_PATCH = do_DELETE = do_GET
 
 
 def recording(reply, host="127.0.0.1"):
-    return serving(Recorder, host, asked=[], reply=reply)
+    return serving(Recorder, host, request_log=[], reply=reply)
 
 
 def redirecting_to(url, status=302):

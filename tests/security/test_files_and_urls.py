@@ -89,7 +89,7 @@ def test_a_url_that_leads_to_a_refused_network_is_not_requested(tmp_path, intern
     url = f"{internal.url}/latest/meta-data/iam"
     refused(node(tmp_path, url), url, tmp_path,
             r"instance_info/image_source: .*\[conductor\]fetch_denied_networks refuses")  # fmt: skip
-    assert [] == internal.asked
+    assert [] == internal.request_log
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -97,8 +97,8 @@ def test_a_redirect_to_a_refused_network_is_not_followed(tmp_path, internal, sta
     with recording(redirecting_to(f"{internal.url}/latest/meta-data/iam", status)) as attacker:
         url = f"{attacker.url}/redir"
         refused(node(tmp_path, url), url, tmp_path, "instance_info/image_source: .*refuses")
-    assert attacker.asked
-    assert [] == internal.asked
+    assert attacker.request_log
+    assert [] == internal.request_log
 
 
 def test_a_redirect_to_a_file_is_not_followed(tmp_path):
@@ -113,7 +113,7 @@ def test_redirects_end(tmp_path):
     with recording(redirecting_to("/again")) as attacker:
         with pytest.raises(BadImage, match="instance_info/image_source: more than 10 redirects"):
             image_server.text(node(tmp_path, attacker.url), attacker.url)
-        assert 11 == len(attacker.asked)
+        assert 11 == len(attacker.request_log)
 
 
 def test_a_name_that_resolves_to_another_address_after_the_check_gets_no_request(
@@ -131,7 +131,7 @@ def test_a_name_that_resolves_to_another_address_after_the_check_gets_no_request
     url = internal.url.replace(INTERNAL, "rebind.example")
     with pytest.raises(InvalidDriverInfo, match="fetch_denied_networks"):
         image_server.text(node(tmp_path, url), url)
-    assert [] == internal.asked
+    assert [] == internal.request_log
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.1", "2130706433", "0x7f.1", "0", "[::1]",
@@ -159,7 +159,7 @@ def test_only_allowed_networks_are_contacted_if_there_are_any(tmp_path, internal
         assert "a text" == image_server.text(node(tmp_path, server.url, allowed), server.url)
     with pytest.raises(InvalidDriverInfo, match=r"\[conductor\]fetch_allowed_networks refuses"):
         image_server.text(node(tmp_path, internal.url, allowed), internal.url)
-    assert [] == internal.asked
+    assert [] == internal.request_log
 
 
 def test_a_boot_medium_in_a_refused_network_is_not_requested(tmp_path, internal):
@@ -167,7 +167,7 @@ def test_a_boot_medium_in_a_refused_network_is_not_requested(tmp_path, internal)
         it = node(tmp_path, "http://images/x")
         fetchable.check(it, attacker.url)
     assert "fetch_denied_networks" in it.reports["boot_warning"]
-    assert [] == internal.asked
+    assert [] == internal.request_log
 
 
 @pytest.mark.parametrize("through", ["directly", "by a redirect", "by a proxy"])
@@ -182,7 +182,7 @@ def test_an_inspection_rule_calls_no_refused_network(tmp_path, internal, through
         rule = {"uuid": "r", "actions": [{"op": "api-call", "args": {**args, "retries": 0}}]}
         with pytest.raises(InspectionFailed, match="fetch_denied_networks"):
             rules.apply([rule], subject, "always")
-    assert [] == internal.asked
+    assert [] == internal.request_log
 
 
 def test_the_password_of_an_image_is_sent_to_its_own_server_only(tmp_path):
@@ -196,10 +196,12 @@ def test_the_password_of_an_image_is_sent_to_its_own_server_only(tmp_path):
         )  # fmt: skip
         image.examine(it)
         image_server.text(it, f"{sums.url}/kernel")
-    assert images.asked
-    assert all(headers["Authorization"] == "Basic bWU6SU1BR0UtUFc=" for _, headers in images.asked)
-    assert {"/image", "/SUMS", "/kernel"} == {path for path, _ in sums.asked}
-    assert not any("Authorization" in headers for _, headers in sums.asked)
+    assert images.request_log
+    assert all(
+        headers["Authorization"] == "Basic bWU6SU1BR0UtUFc=" for _, headers in images.request_log
+    )
+    assert {"/image", "/SUMS", "/kernel"} == {path for path, _ in sums.request_log}
+    assert not any("Authorization" in headers for _, headers in sums.request_log)
 
 
 def test_neither_a_proxy_nor_a_password_of_the_environment_is_used(tmp_path, monkeypatch, internal):
@@ -209,9 +211,9 @@ def test_neither_a_proxy_nor_a_password_of_the_environment_is_used(tmp_path, mon
     monkeypatch.setenv("http_proxy", internal.url)
     with recording(with_body(b"a text")) as server:
         assert "a text" == image_server.text(node(tmp_path, server.url), server.url)
-        ((_, headers),) = server.asked
+        ((_, headers),) = server.request_log
     assert "Authorization" not in headers
-    assert [] == internal.asked
+    assert [] == internal.request_log
 
 
 def test_a_download_ends_at_the_largest_size(tmp_path):

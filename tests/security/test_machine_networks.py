@@ -70,7 +70,7 @@ def test_a_machine_in_a_denied_network_is_not_contacted(read, group, field, host
         url = server.url.replace("127.0.0.1", host)
         with pytest.raises(InvalidDriverInfo, match=rf"{field}: .*\[{group}\]denied_networks"):
             read(limited(url, group=group, denied_networks=("127.0.0.0/8", "::1/128")))
-        assert [] == server.asked
+        assert [] == server.request_log
 
 
 @pytest.mark.parametrize(("read", "group", "field"), READERS.values(), ids=READERS)
@@ -78,7 +78,7 @@ def test_a_machine_outside_of_the_allowed_networks_is_not_contacted(read, group,
     with recording(with_body(b"{}")) as server:
         with pytest.raises(InvalidDriverInfo, match=rf"{field}: .*\[{group}\]allowed_networks"):
             read(limited(server.url, group=group, allowed_networks=("192.0.2.0/24",)))
-        assert [] == server.asked
+        assert [] == server.request_log
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

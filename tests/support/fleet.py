@@ -102,7 +102,7 @@ class Fleet:
         self._forked = forked and not any(name.startswith("PYTHON") for name in environ)
 
     def __enter__(self):
-        self._others = processes.inside(self.data)
+        self._other_processes = processes.inside(self.data)
         with self._log.open("w") as log:
             self.process = self._start(log)
         if self._ready:
@@ -157,7 +157,7 @@ class Fleet:
         """Pids of the living processes that the fleet or its descendants have started."""
         # a forked process has its parent's environment in /proc, Redis overwrites its own
         pids = processes.marked(f"FLEET_MARK={self._mark}") | processes.logging_to(self._log)
-        pids |= processes.inside(self.data) - self._others
+        pids |= processes.inside(self.data) - self._other_processes
         return {pid for pid in pids if processes.alive(pid)}
 
     def stopped(self, pid):

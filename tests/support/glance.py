@@ -11,12 +11,12 @@ class Images:
     """
     records: UUID -> record. content: UUID -> bytes. members: UUID -> [(project, status)].
 
-    asked: (path, token) of all requests. failures: status codes of the next answers.
+    request_log: (path, token) of all requests. failures: status codes of the next answers.
     """
 
     def __init__(self):
         self.records, self.content, self.members = {}, {}, {}
-        self.asked, self.failures = [], []
+        self.request_log, self.failures = [], []
         self.token = None  # the only accepted one; None: any
         self.redirect = None  # target of the redirects that answer requests for content
 
@@ -36,7 +36,7 @@ class Images:
 
     def answer(self, path, headers):
         """(status, document or bytes, headers)"""
-        self.asked.append((path, headers.get("X-Auth-Token")))
+        self.request_log.append((path, headers.get("X-Auth-Token")))
         if self.failures:
             return self.failures.pop(0), {"message": "out of order"}, {}
         if self.token and headers.get("X-Auth-Token") != self.token:

@@ -60,17 +60,17 @@ class NoWaker:
 
 
 class Inside:
-    """One process's view of the service: `sent` has the messages that it would have sent."""
+    """One process's view of the service: `messages` has those that it would have sent."""
 
     def __init__(self, url, **environ):
         self.url, self.environ = url, environ
-        self.sent = []
+        self.messages = []
         usual = {"INGOT_DATABASE_CONNECTION": url, **LOOPBACK}
         self.settings = settings.load(usual | environ)
         self.runtime = make(self.settings, self._send)
 
     def _send(self, message):
-        self.sent.append(message)
+        self.messages.append(message)
         return True
 
     def another(self):
@@ -139,11 +139,11 @@ class Inside:
 
     def deliver(self, claimant, message):
         """Let a conductor run a message, and the messages that are sent meanwhile."""
-        delivered = len(self.sent)
+        delivered = len(self.messages)
         attempts.run(claimant, message)
-        while delivered < len(self.sent):
+        while delivered < len(self.messages):
             delivered += 1
-            attempts.run(claimant, self.sent[delivered - 1])
+            attempts.run(claimant, self.messages[delivered - 1])
 
     def operation(self, name):
         with self.runtime.reading() as session:

@@ -35,7 +35,7 @@ class Keystone:
     def __init__(self, url):
         self.url = url
         self.tokens = {}  # text -> token
-        self.asked = []  # tokens whose validation was requested, in order
+        self.request_log = []  # tokens whose validation was requested, in order
         self.broken = False  # answer 500
 
     def answer(self, method, path, headers, body):
@@ -65,7 +65,7 @@ class Keystone:
         if headers.get("X-Auth-Token") != "ours":
             return 401, {}, {"error": {"code": 401, "message": "who?", "title": "Unauthorized"}}
         subject = headers.get("X-Subject-Token")
-        self.asked.append(subject)
+        self.request_log.append(subject)
         if subject not in self.tokens:
             return 404, {}, {"error": {"code": 404, "message": "no", "title": "Not Found"}}
         return 200, {"X-Subject-Token": subject}, {"token": self.tokens[subject]}

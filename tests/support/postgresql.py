@@ -28,7 +28,7 @@ class Server:
 
     def __init__(self, folder):
         self.folder = folder
-        self._made = 0
+        self._database_count = 0
 
     def connect(self, database="postgres"):
         return psycopg.connect(f"postgresql:///{database}?{self._where}", autocommit=True)
@@ -52,8 +52,8 @@ class Server:
         return None
 
     def _name(self):
-        self._made += 1
-        return f"t{self._made}"
+        self._database_count += 1
+        return f"t{self._database_count}"
 
     def database(self, template="template1"):
         """The URL of a new database, a copy of `template`."""

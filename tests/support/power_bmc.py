@@ -27,7 +27,7 @@ class RudeBmc:
 
     power: str = "Off"
     answers: list = field(default_factory=list)
-    shown: list = field(default_factory=list)
+    readings: list = field(default_factory=list)
     judge: object = None
     allowed: list | None = field(
         default_factory=lambda: ["On", "ForceOff", "GracefulShutdown", "ForceRestart"]
@@ -46,7 +46,7 @@ class RudeBmc:
     def document(self, path):
         """Return a document; None: there is none. CUT: no answer."""
         if path == SYSTEM:
-            state = self.shown.pop(0) if self.shown else self.power
+            state = self.readings.pop(0) if self.readings else self.power
             if state == CUT:
                 return CUT
             allowed = {} if self.allowed is None else {

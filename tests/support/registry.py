@@ -53,7 +53,7 @@ class Registry:
 
     def __init__(self):
         self.documents, self.blobs = {}, {}
-        self.asked = []  # (path, header Authorization) of all requests
+        self.request_log = []  # (path, header Authorization) of all requests
         self.challenge = None  # WWW-Authenticate for requests without `accepted`; None: none
         self.accepted = None  # accepted header Authorization
         self.redirect = None  # base URL to which blobs are redirected
@@ -68,7 +68,7 @@ class Registry:
 
     def answer(self, path, headers):
         """Return status, document or bytes, and headers."""
-        self.asked.append((path, headers.get("Authorization")))
+        self.request_log.append((path, headers.get("Authorization")))
         if self.failures:
             return self.failures.pop(0), b"", {}
         if path.startswith("/token"):

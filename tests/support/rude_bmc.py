@@ -56,7 +56,7 @@ class RudeBmc:
     Documents, and a rule that answers before them.
 
     rule: called with the handler, whose `command`, `path` and `headers` are those of the request;
-    returns (status, headers, body), SILENCE, or None: the BMC answers politely. asked: (method,
+    returns (status, headers, body), SILENCE, or None: the BMC answers politely. request_log: (method,
     path, headers, body) of each request.
     """
 
@@ -65,19 +65,19 @@ class RudeBmc:
     rule: object = None
     user: str = "admin"
     password: str = "secret"
-    asked: list = field(default_factory=list)
+    request_log: list = field(default_factory=list)
     clients: list = field(default_factory=list)  # address of the client's end, of each request
     keeps: bool = False  # does not close connections, though it is asked to
     tokens: set = field(default_factory=set)
 
     def requests(self, method=None):
         """(method, path) of the requests so far."""
-        return [(verb, path) for verb, path, *_ in self.asked if method in {None, verb}]
+        return [(verb, path) for verb, path, *_ in self.request_log if method in {None, verb}]
 
     def orders(self):
         return [
             (verb, path, json.loads(body or b"null"))
-            for verb, path, _, body in self.asked
+            for verb, path, _, body in self.request_log
             if verb != "GET" and "/Sessions" not in path
         ]
 
@@ -116,7 +116,7 @@ def rude_bmc(tls=None, **fields):
         def do_GET(self):
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             bmc.clients.append(self.client_address)
-            bmc.asked.append((self.command, self.path, dict(self.headers), body))
+            bmc.request_log.append((self.command, self.path, dict(self.headers), body))
             answer = bmc.answer(self, body)
             if answer is SILENCE:
                 self.close_connection = True

@@ -23,8 +23,8 @@ if __name__ == "__main__":
 
     def application(environ, start_response):
         body = api(environ, start_response)
-        while inside.sent:
-            attempts.run(conductor, inside.sent.pop(0))
+        while inside.messages:
+            attempts.run(conductor, inside.messages.pop(0))
         return body
 
     server = make_server("127.0.0.1", 0, application)

@@ -27,7 +27,7 @@ class Reader(threading.Thread):
             message_limit,
         )
         self.events, self.position, self.visits = [], 0, 0
-        self.others, self.ended = [], threading.Event()
+        self.other_answers, self.ended = [], threading.Event()
 
     def run(self):
         while not self.ended.is_set():
@@ -43,7 +43,7 @@ class Reader(threading.Thread):
             connection.request("GET", "/v1/events/stream", headers=headers)
             answer = connection.getresponse()
             if answer.status != 200:
-                self.others.append((answer.status, answer.read()))
+                self.other_answers.append((answer.status, answer.read()))
                 return
             self.visits += 1
             for _ in range(message_limit):

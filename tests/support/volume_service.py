@@ -11,17 +11,17 @@ IQN = "iqn.2026-11.org.example:"
 
 class Volumes:
     """
-    known: ids of the volumes. type: of their connections. attachments: by id. asked: (method, path, token) of all requests.
+    ids: of the volumes. type: of their connections. attachments: by id. request_log: (method, path, token) of all requests.
 
     broken: status of all answers; None: it works. dies_after: method whose next request is carried
     out and then answered by 503.
     """
 
     def __init__(self, *uuids):
-        self.known = set(uuids)
+        self.ids = set(uuids)
         self.type = "iscsi"
         self.attachments = {}
-        self.asked = []
+        self.request_log = []
         self.broken = self.dies_after = None
 
     def of(self, volume):
@@ -33,7 +33,7 @@ class Volumes:
 
     def orders(self):
         """The requests that change something, as (method, last part of the path)."""
-        changes = [(method, path) for method, path, _ in self.asked if method != "GET"]
+        changes = [(method, path) for method, path, _ in self.request_log if method != "GET"]
         return [(method, path.rpartition("/")[2]) for method, path in changes]
 
     def answer(self, method, url, body):
@@ -50,7 +50,7 @@ class Volumes:
         name = url.path.removeprefix("/v3/attachments").strip("/")
         if method == "POST" and not name:
             fields = body["attachment"]
-            if fields["volume_uuid"] not in self.known:
+            if fields["volume_uuid"] not in self.ids:
                 return 404, {"itemNotFound": {"code": 404, "message": "no such volume"}}
             attachment = self.attach(
                 fields["volume_uuid"], fields["instance_uuid"], fields["connector"]
@@ -107,7 +107,7 @@ def serving(*uuids):
         def do_GET(self):
             assert "volume 3.44" == self.headers["OpenStack-API-Version"]
             path = self.path.partition("?")[0]
-            volumes.asked.append((self.command, path, self.headers.get("X-Auth-Token")))
+            volumes.request_log.append((self.command, path, self.headers.get("X-Auth-Token")))
             status, document = volumes.answer(self.command, self.path, self.body())
             self.answer(status, b"" if document is None else document)
 

@@ -37,6 +37,7 @@ def test_no_package_gains_bindings_without_a_noun():
         "(found, port) = 1, 2",
         "if found := 1: ...",
         "lambda found: 1",
+        "port.found = 1",
     ],
 )
 def test_each_kind_of_binding_is_counted(text):
@@ -45,8 +46,8 @@ def test_each_kind_of_binding_is_counted(text):
     }
 
 
-def test_a_read_name_an_attribute_and_a_noun_are_not_counted():
-    text = "port = found\nport.found = 1\nfound_ports = []\ncall(found=1)"
+def test_a_name_that_is_read_and_a_noun_are_not_counted():
+    text = "port = found\nport = port.found\nfound_ports = []\ncall(found=1)"
     assert anatomy.bindings_without_noun([module(text)]) == {}
 
 

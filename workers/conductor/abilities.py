@@ -45,8 +45,8 @@ class Pulse:
     def __init__(self) -> None:
         self._answered = mmap.mmap(-1, self._FORM.size)
         #: Time at which the oldest unanswered echo was sent, if any is unanswered.
-        self._asked: float | None = None
-        self._last = 0.0  # time of the last echo
+        self._asked_at: float | None = None
+        self._echoed_at = 0.0  # time of the last echo
         self._pause = 0.0  # seconds until an unanswered one is sent again
         self.answer()
 
@@ -57,26 +57,26 @@ class Pulse:
     def is_due(self, interval: float) -> bool:
         """Return whether an echo is to be sent now; if so, note that it is."""
         moment, unanswered = time.monotonic(), self.silence()
-        if moment - self._last < (self._pause if unanswered else interval):
+        if moment - self._echoed_at < (self._pause if unanswered else interval):
             return False
-        self._last = moment
+        self._echoed_at = moment
         if unanswered:
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
         else:
-            self._asked, self._pause = moment, 2 * interval
+            self._asked_at, self._pause = moment, 2 * interval
         return True
 
     def take_back(self) -> None:
         """Note that the last echo was not sent: it is not one that stays unanswered."""
-        if self._asked == self._last:
-            self._asked = None
+        if self._asked_at == self._echoed_at:
+            self._asked_at = None
 
     def silence(self) -> float:
         """Seconds for which an echo is unanswered; 0: none is."""
         (answered_at,) = self._FORM.unpack(self._answered[:])
-        if self._asked is None or answered_at >= self._asked:
+        if self._asked_at is None or answered_at >= self._asked_at:
             return 0.0
-        return time.monotonic() - self._asked
+        return time.monotonic() - self._asked_at
 
 
 class SharedText:

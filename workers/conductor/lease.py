@@ -85,7 +85,7 @@ class Leases:
     #: Whether the other processes count this one as alive. If not, they may need its leases: only
     #: the leases of running calls are renewed.
     is_alive: Callable[[], bool] = lambda: True
-    _held: set[Lease] = field(default_factory=set)
+    _leases: set[Lease] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
     _renewing: threading.Thread | None = None
@@ -117,18 +117,18 @@ class Leases:
             self._revoke_older(lease)
             return None
         with self._lock:
-            self._held.add(lease)
+            self._leases.add(lease)
         return lease
 
     def _revoke_older(self, lease: Lease) -> None:
         with self._lock:
-            for older_lease in self._held:
+            for older_lease in self._leases:
                 if older_lease.key == lease.key and older_lease.fence < lease.fence:
                     older_lease.valid_until = older_lease.renewed_until = 0.0
 
     def give_back(self, lease: Lease) -> None:
         with self._lock:
-            self._held.discard(lease)
+            self._leases.discard(lease)
         try:
             with self.reach.guard():
                 self.client.eval(RELEASE, 1, lease.key, lease.value)
@@ -167,7 +167,7 @@ class Leases:
                 is_alive = self.is_alive()
                 held_leases = [
                     lease
-                    for lease in self._held
+                    for lease in self._leases
                     if requested < lease.renewed_until and (is_alive or lease.is_calling)
                 ]
             if not held_leases:

@@ -116,12 +116,12 @@ class Life:
             for hardware_type, kinds in runtime.drivers.types.items()
         }
         group = runtime.settings.conductor.conductor_group.lower()
-        checked, seen = time.monotonic(), self.conductor.witness.recall()
+        checked, watermark = time.monotonic(), self.conductor.witness.recall()
 
         def register(session: Session) -> tuple[int, bool]:
             conductors.register(session, name, incarnation, group, interfaces)
             self._expect_passes(session)
-            return restore.advance(session, seen), conductors.is_drained(session, name)
+            return restore.advance(session, watermark), conductors.is_drained(session, name)
 
         mark, is_drained = self._in_newest(register)
         self.conductor.set_watermark(mark, checked)
@@ -144,9 +144,9 @@ class Life:
         answer, the conductor's mark is sufficient as long as it is valid.
         """
         conductor, checked = self.conductor, time.monotonic()
-        seen, valid = conductor.watermark, conductor.has_valid_watermark(checked)
+        watermark, valid = conductor.watermark, conductor.has_valid_watermark(checked)
         try:
-            seen, valid = max(seen, conductor.witness.recall()), True
+            watermark, valid = max(watermark, conductor.witness.recall()), True
             self._broker_answered = time.monotonic()
         except RedisError as error:
             seldom.warning("broker.unreachable", detail=str(error))
@@ -159,7 +159,7 @@ class Life:
             is_drained = conductors.is_drained(session, conductor.name)
             if returns or (self._drained and not is_drained):
                 self._expect_passes(session)
-            return restore.advance(session, seen), is_drained
+            return restore.advance(session, watermark), is_drained
 
         mark, is_drained = self._in_newest(beat)
         if mark is not None and valid:
@@ -255,9 +255,9 @@ class Life:
 
     def _redispatch(self) -> None:
         """Redispatch unclaimed operations, and resume those that wait for agents, until the end."""
-        last = False
-        while not last:
-            last = self._ended.is_set()
+        is_last = False
+        while not is_last:
+            is_last = self._ended.is_set()
             self._hand_over()
             self._ended.wait(REDISPATCH_INTERVAL)
 

@@ -66,7 +66,7 @@ class Plain(View):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._last = ("", 0.0)
+        self._last_line = ("", 0.0)
 
     def say(self, event: str) -> None:
         self.console.print(f"{self.clock()}  {event}", markup=False, soft_wrap=True)
@@ -76,10 +76,10 @@ class Plain(View):
             sum(line.done_steps for line in lines),
             sum(line.total for line in lines),
         )
-        shown_progress, shown_at = self._last
+        shown_progress, shown_at = self._last_line
         progress = f"{title}: {done_steps} of {total} steps done"
         if progress != shown_progress and time.monotonic() - shown_at >= PLAIN_INTERVAL:
-            self._last = (progress, time.monotonic())
+            self._last_line = (progress, time.monotonic())
             self.say(progress)
 
     def close(self) -> None:

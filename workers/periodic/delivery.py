@@ -104,7 +104,7 @@ class Deliverer(ABC):
         self._slots = FairSlots(AT_ONCE, leaves_free=True)  # by project
         self._starting = threading.Lock()
         self._served: set[int] = set()  # ids of the subscribers with a thread
-        self._more = False  # subscribers are due that have found no thread
+        self._has_more = False  # subscribers are due that have found no thread
         self._closed = False
 
     @abstractmethod
@@ -138,12 +138,12 @@ class Deliverer(ABC):
         with self._starting:
             if self._closed:
                 return
-            self._more = False
+            self._has_more = False
             for ident, project in sorted(due_subscribers, key=lambda row: self._slots.used(row[1])):
                 if ident in self._served:
                     continue
                 if not self._slots.acquire(project, 0):
-                    self._more = True
+                    self._has_more = True
                     continue
                 self._served.add(ident)
                 self._threads.submit(self._serve, ident, project)
@@ -195,7 +195,7 @@ class Deliverer(ABC):
             with self._starting:
                 self._served.discard(ident)
                 self._slots.release(project)
-                others_wait = self._more
+                others_wait = self._has_more
         if others_wait:
             with outages.log_outages(f"{self.name}s"):
                 self.start_due()

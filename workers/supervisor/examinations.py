@@ -30,7 +30,7 @@ class Examinations:
         signs = vital_signs.current()
         patience = signs.patience if signs else None
         self._interval = patience and patience / 3
-        self._due = time.monotonic() + (self._interval or 0.0)
+        self._due_at = time.monotonic() + (self._interval or 0.0)
 
     def go_on(self) -> float | None:
         """
@@ -51,10 +51,10 @@ class Examinations:
             else:
                 vital_signs.report(answer or "its examination failed; see the log")
                 logger.warning("up.impaired", reason=answer.strip() or "examination failed")
-        seconds = self._due - time.monotonic()
+        seconds = self._due_at - time.monotonic()
         if seconds > 0:
             return seconds
-        self._due = time.monotonic() + self._interval
+        self._due_at = time.monotonic() + self._interval
         self._result = result_of(self._examine)
         return None
 

@@ -153,7 +153,7 @@ class FleetCollector:
         self._messages = backlog.messages_of(queue.celery(settings), settings, broker)
         self._lock = threading.Lock()
         self._counts: list[Count] = []
-        self._due = 0.0  # monotonic time of the next count
+        self._due_at = 0.0  # monotonic time of the next count
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """Describe no metric, so that registering counts nothing."""
@@ -162,9 +162,9 @@ class FleetCollector:
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges; count again if the last count is old enough."""
         with self._lock:
-            if time.monotonic() >= self._due:
+            if time.monotonic() >= self._due_at:
                 self._counts = list(self._count())
-                self._due = time.monotonic() + COUNT_INTERVAL
+                self._due_at = time.monotonic() + COUNT_INTERVAL
             counts = self._counts
         families: dict[Gauge, GaugeMetricFamily] = {}
         for gauge, labels, value in counts:

@@ -120,7 +120,7 @@ class FileServer(web.Server):
     def __init__(self, root: Path, max_connections: int, rate: int) -> None:
         # the timeout also ends a connection that has not sent a complete first request
         super().__init__(self._answer, keepalive_timeout=REQUEST_TIMEOUT, access_log=None)
-        self._root, self._most, self._rate = root, max_connections, rate
+        self._root, self._max_connections, self._rate = root, max_connections, rate
         self._open: Counter[str] = Counter()  # address -> its connections
         self._address: dict[object, str] = {}  # connection -> its address
 
@@ -129,8 +129,10 @@ class FileServer(web.Server):
         address = _host_of(transport)
         self._address[handler] = address
         self._open[address] += 1
-        if self._most and self._open[address] > self._most:
-            seldom.warning("files.too_many_connections", address=address, most=self._most)
+        if self._max_connections and self._open[address] > self._max_connections:
+            seldom.warning(
+                "files.too_many_connections", address=address, most=self._max_connections
+            )
             _reset(transport)
 
     def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:

@@ -49,7 +49,7 @@ class Parts:
     KEPT = 16
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, Part] = {}
+        self._parts: dict[Hashable, Part] = {}
 
     def of(self, events: Sequence[Event], is_selected: Callable[[Row[Any]], bool]) -> Part:
         """
@@ -59,14 +59,14 @@ class Parts:
         is_selected: hashable; equal ones select the same events.
         """
         key = (is_selected, events[0], events[-1])
-        part = self._kept.get(key)
+        part = self._parts.get(key)
         if part is None:
             selected_events = [event for event in events if is_selected(event.row)]
             occurred = selected_events[0].occurred if selected_events else 0.0
             part = Part(
                 b"".join([event.text for event in selected_events]), len(selected_events), occurred
             )
-            if len(self._kept) >= self.KEPT:
-                self._kept.clear()
-            self._kept[key] = part
+            if len(self._parts) >= self.KEPT:
+                self._parts.clear()
+            self._parts[key] = part
         return part

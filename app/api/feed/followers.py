@@ -28,7 +28,7 @@ class Followers:
         self.polls = _places(api.polling_threads)
         self.streams = _places(api.event_streams)
         self.consoles = _places(runtime.settings.console.streams)
-        self._limits = request_limits
+        self._request_limits = request_limits
         self._silence_is_limited = False
 
     def limit_silence(self, environ: Mapping[str, Any]) -> None:
@@ -48,12 +48,12 @@ class Followers:
         Raises TooMany: the caller or its project has its share; without a user, the requests of its
         address have.
         """
-        address = self._limits.clients.key_of(environ)
+        address = self._request_limits.clients.key_of(environ)
         with ExitStack() as stack:
             try:
                 stack.enter_context(places.hold(caller.user_id or address, caller.project_id))
             except Busy:
-                self._limits.note_refused_follower(environ)
+                self._request_limits.note_refused_follower(environ)
                 if places.is_full:
                     raise Unavailable(f"Too many {kind} are open, please retry later.") from None
                 raise TooMany(

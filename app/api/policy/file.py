@@ -65,8 +65,8 @@ class Policy:
         if settings.default.rbac_service_role_elevated_access:
             project = settings.default.rbac_service_project_name
             self._facts = {"config.service_project_name": project}
-        self._known: dict[tuple[Any, ...], bool] = {}
-        self._known_until = 0.0
+        self._decisions: dict[tuple[Any, ...], bool] = {}
+        self._decisions_expire_at = 0.0
         self._check_files()
 
     def _check_files(self) -> None:
@@ -95,10 +95,12 @@ class Policy:
         Raises Unavailable: a policy file changed and cannot be read.
         """
         now = time.monotonic()
-        if now > self._known_until:
-            self._known, self._known_until = {}, now + FRESH
+        if now > self._decisions_expire_at:
+            self._decisions, self._decisions_expire_at = {}, now + FRESH
         key = (rule, caller, *facts.items())
-        if key not in (decisions := self._known):  # oslo.policy takes a millisecond per decision
+        if key not in (
+            decisions := self._decisions
+        ):  # oslo.policy takes a millisecond per decision
             decisions[key] = self._decide(rule, caller, facts)
         return decisions[key]
 

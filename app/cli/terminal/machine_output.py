@@ -27,16 +27,18 @@ class TerminalFilter:
     """Drops sequences that a machine must not send; keeps text, colours and cursor movements."""
 
     def __init__(self) -> None:
-        self._kept = b""
+        self._unended_part = b""
 
     def feed(self, data: bytes) -> bytes:
         """Return the part of the output that can be shown now."""
-        data = _DROPPED.sub(b"", self._kept + data)
+        data = _DROPPED.sub(b"", self._unended_part + data)
         unended = _UNENDED.search(data)
         end = unended.start() if unended else len(data)
-        self._kept = data[end:]
-        if len(self._kept) > LONGEST:
-            self._kept = self._kept[:2]  # its beginning, so that its end is still dropped
+        self._unended_part = data[end:]
+        if len(self._unended_part) > LONGEST:
+            self._unended_part = self._unended_part[
+                :2
+            ]  # its beginning, so that its end is still dropped
         return data[:end]
 
 

@@ -215,7 +215,7 @@ class Power(Interface):
                     break
         return Wait(
             {**progress, **pursuit.progress()},
-            poll_after=_pause(max(pursuit.looks - 1, pursuit.sent - 1)),
+            poll_after=_pause(max(pursuit.looks - 1, pursuit.sends - 1)),
             timeout=timeout or _limit(target, order),
             reason=pursuit.obstacle(),
         )
@@ -266,7 +266,7 @@ class Power(Interface):
         if state is None:
             return Reading.MOVING
         if pursuit.order is not Order.RESET:
-            return Reading.REACHED if state == pursuit.wanted else Reading.OTHER
+            return Reading.REACHED if state == pursuit.target_state else Reading.OTHER
         previous_reset = target.progress.get("last_reset")
         if pursuit.answer is Answer.NONE or previous_reset is None:
             return Reading.UNPROVEN
@@ -277,13 +277,13 @@ class Power(Interface):
     def _send(self, target: Target, pursuit: Pursuit) -> Pursuit:
         """Send the order of a pursuit once, and note its answer."""
         answered_pursuit = pursuit.answered(Answer.TAKEN)
-        if pursuit.wanted == POWER_ON:
+        if pursuit.target_state == POWER_ON:
             try:
                 target.driver.management.before_start(target)
             except Busy as error:
                 return pursuit.answered(Answer.REFUSED, error)
         target.before_order()
-        target.report(driver_internal_info={PENDING: {"state": pursuit.wanted, "sweeps": 0}})
+        target.report(driver_internal_info={PENDING: {"state": pursuit.target_state, "sweeps": 0}})
         try:
             self.order(target, str(pursuit.order))
         except LeaseLost:
@@ -291,7 +291,10 @@ class Power(Interface):
         except HardwareError as error:
             answered_pursuit = pursuit.answered(answer_of(error), error)
         answered_pursuit.note(target)
-        if pursuit.wanted == POWER_OFF and answered_pursuit.answer in (Answer.TAKEN, Answer.LOST):
+        if pursuit.target_state == POWER_OFF and answered_pursuit.answer in (
+            Answer.TAKEN,
+            Answer.LOST,
+        ):
             target.forget_agent()
         return answered_pursuit
 

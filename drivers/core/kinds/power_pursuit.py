@@ -29,16 +29,16 @@ class Pursuit:
     """An order of a step, and what is known of its effect."""
 
     order: Order
-    wanted: str  # power state that it leads to
+    target_state: str  # power state that it leads to
     answer: Answer = Answer.NONE
     reading: Reading | None = None  # the last one; None: none yet
     looks: int = 0  # consecutive equal readings since the order
-    sent: int = 0  # times that the order was sent
+    sends: int = 0  # times that the order was sent
     doubted: bool = False  # an earlier order for the opposite state may still take effect
     uncertain: bool = False  # an order of this step may still take effect
-    why: str = ""  # the BMC's reason, if it did not take the order
+    reason: str = ""  # the BMC's reason, if it did not take the order
     code: str = ""  # failure code of this reason
-    shown: str = ""  # the last reading in words
+    reading_text: str = ""  # the last reading in words
 
     @classmethod
     def of(cls, order: Order, target_state: str, progress: Mapping[str, Any]) -> "Pursuit":
@@ -49,10 +49,10 @@ class Pursuit:
             answer=Answer(progress["answer"]),
             reading=Reading(progress["reading"]) if progress["reading"] else None,
             looks=int(progress["looks"]),
-            sent=int(progress["sent"]),
+            sends=int(progress["sent"]),
             doubted=bool(progress["doubted"]),
             uncertain=bool(progress["uncertain"]),
-            why=str(progress["why"]),
+            reason=str(progress["why"]),
             code=str(progress["code"]),
         )
 
@@ -62,10 +62,10 @@ class Pursuit:
             "answer": str(self.answer),
             "reading": self.reading and str(self.reading),
             "looks": self.looks,
-            "sent": self.sent,
+            "sent": self.sends,
             "doubted": self.doubted,
             "uncertain": self.uncertain,
-            "why": self.why,
+            "why": self.reason,
             "code": self.code,
         }
 
@@ -76,20 +76,22 @@ class Pursuit:
             answer = Answer.REFUSED  # it was refused because the machine was there already
         looks = self.looks + 1 if reading is self.reading and self.looks else 1
         reading_text = "no settled power state" if state is None else str(state)
-        return replace(self, answer=answer, reading=reading, looks=looks, shown=reading_text)
+        return replace(self, answer=answer, reading=reading, looks=looks, reading_text=reading_text)
 
     def answered(self, answer: Answer, error: HardwareError | None = None) -> "Pursuit":
         """Return the pursuit after an order and its answer; error: the reason, if not taken."""
         reason, code = ("", "") if error is None else (str(error), str(error.code))
         uncertain = self.uncertain or answer in (Answer.TAKEN, Answer.LOST)
-        answered_pursuit = replace(self, answer=answer, uncertain=uncertain, why=reason, code=code)
-        return replace(answered_pursuit, looks=0, sent=self.sent + 1)
+        answered_pursuit = replace(
+            self, answer=answer, uncertain=uncertain, reason=reason, code=code
+        )
+        return replace(answered_pursuit, looks=0, sends=self.sends + 1)
 
     def note(self, target: Target) -> None:
         """Report whether an order is pending: the last one, while any may still take effect."""
         pending = target.driver_internal_info.get(PENDING)
         if self.uncertain or self.doubted:
-            pending = {"state": self.wanted, "sweeps": 0}
+            pending = {"state": self.target_state, "sweeps": 0}
         report_pending(target, pending)
 
     @property
@@ -107,21 +109,21 @@ class Pursuit:
                 f"{self.order} was sent to the machine, and not confirmed: {self.obstacle()}",
                 FailureCode.UNCONFIRMED,
             )
-        return Failed(self.why, self.code)
+        return Failed(self.reason, self.code)
 
     def obstacle(self) -> str:
         """Return in words why the step is not done yet."""
-        observation = f"the BMC shows {self.shown!r}"
+        observation = f"the BMC shows {self.reading_text!r}"
         if self.reading is Reading.SILENT:
-            observation = self.shown
+            observation = self.reading_text
         if self.answer is Answer.TAKEN:
             return f"the BMC took the order '{self.order}', and {observation}"
         if self.answer is Answer.LOST:
-            reason = self.why or "its conductor died"
+            reason = self.reason or "its conductor died"
             return (
                 f"the answer to the order '{self.order}' is unknown ({reason}), and {observation}"
             )
-        return f"{self.why}; {observation}" if self.why else observation
+        return f"{self.reason}; {observation}" if self.reason else observation
 
 
 def answer_of(error: HardwareError) -> Answer:

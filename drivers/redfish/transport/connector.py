@@ -83,7 +83,7 @@ class BmcAdapter(Adapter):
                     self._record(request, step, failure)
                     step = talk.throw(failure)
                 except HardwareError as error:  # an answer that is refused, as a whole
-                    self._record(request, step, Failure(str(error), sent=True, repeats=0))
+                    self._record(request, step, Failure(str(error), was_sent=True, repeats=0))
                     raise
                 else:
                     self._record(request, step, answer)
@@ -134,7 +134,7 @@ class BmcAdapter(Adapter):
         try:
             seconds = min(answers.longest_exchange(timeout), budget.seconds_left(name))
         except Unreachable as error:
-            raise _failure(name, error, sent=False, repeats=0) from None
+            raise _failure(name, error, was_sent=False, repeats=0) from None
         exchange = Exchange(name, seconds, self._reach.check)
         sending = _prepared(request, step)
         try:
@@ -147,11 +147,11 @@ class BmcAdapter(Adapter):
                 body = answers.body_of(response, answers.LONGEST)
         except Unreachable as error:  # at the end of the exchange
             reason = budget.passed(name) if budget.end <= time.monotonic() else error
-            raise _failure(name, reason, sent=exchange.sent, repeats=1) from None
+            raise _failure(name, reason, was_sent=exchange.was_sent, repeats=1) from None
         except requests.RequestException as error:
             raise Failure(
                 f"did not answer ({type(error).__name__})",
-                sent=exchange.sent,
+                was_sent=exchange.was_sent,
                 repeats=_repeats(error, exchange),
             ) from None
         budget.count(body)
@@ -253,13 +253,13 @@ def _prepared(request: requests.PreparedRequest, step: Request) -> requests.Prep
     return prepared
 
 
-def _failure(name: str, error: Unreachable, *, sent: bool, repeats: int) -> Failure:
-    return Failure(str(error).removeprefix(name).strip(), sent=sent, repeats=repeats)
+def _failure(name: str, error: Unreachable, *, was_sent: bool, repeats: int) -> Failure:
+    return Failure(str(error).removeprefix(name).strip(), was_sent=was_sent, repeats=repeats)
 
 
 def _repeats(error: requests.RequestException, exchange: Exchange) -> int:
     """Return how often a read may be repeated after an error; see `Failure`."""
-    is_refused = isinstance(error, requests.exceptions.SSLError) and not exchange.sent
+    is_refused = isinstance(error, requests.exceptions.SSLError) and not exchange.was_sent
     if is_refused or not exchange.connected:
         return 0
     return 1 if isinstance(error, requests.Timeout) else 2

@@ -46,13 +46,13 @@ class Failure(Exception):
     """
     A request without a whole answer.
 
-    words: of the error, after the BMC's name. sent: the BMC may have received a part of it.
+    words: of the error, after the BMC's name. was_sent: the BMC may have received a part of it.
     repeats: how often a read may be repeated: 0 (nothing answers at the address), 1 (slow), 2.
     """
 
-    def __init__(self, words: str, *, sent: bool, repeats: int) -> None:
+    def __init__(self, words: str, *, was_sent: bool, repeats: int) -> None:
         super().__init__(words)
-        self.words, self.sent, self.repeats = words, sent, repeats
+        self.words, self.was_sent, self.repeats = words, was_sent, repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ def _delivered(peer: Peer, request: Request, deadline: float) -> _Exchange:
         try:
             answer = yield request
         except Failure as failure:
-            unsafe = failure.sent and request.order
+            unsafe = failure.was_sent and request.order
             if unsafe or repeats >= failure.repeats or _is_late(PAUSES[repeats], deadline):
                 raise _error_of(peer, request, failure) from None
             request = replace(request, pause=PAUSES[repeats])
@@ -286,7 +286,7 @@ def _error_of(peer: Peer, request: Request, failure: Failure) -> HardwareError:
     words = f"{peer.name} {failure.words}"
     if request.order is None:
         return Unreachable(words)
-    if failure.sent or request.method in READS:
+    if failure.was_sent or request.method in READS:
         return _unconfirmed(request.order, words)
     return Unreachable(f"{request.order} was not ordered: {words}")
 

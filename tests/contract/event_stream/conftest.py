@@ -35,7 +35,7 @@ class Reader:
         parts, run = iter(answer.response), context.run if context else lambda call: call()
         self._parts = iter(lambda: run(lambda: next(parts, None)), None)
         self.headers, self._text = answer.headers, b""
-        self.last = None  # number of the last `id`
+        self.last_sequence = None  # number of the last `id`
         self.parts = 0
 
     def message(self):
@@ -54,7 +54,7 @@ class Reader:
                 name, _, value = line.decode().partition(": ")
                 fields[name] = value
             if "id" in fields:
-                self.last = int(fields["id"])
+                self.last_sequence = int(fields["id"])
             if "data" in fields:
                 return fields["event"], orjson.loads(fields["data"])
 
@@ -91,6 +91,6 @@ def events(messages):
 
 def until_number(reader, number):
     """Read until the event of a number; return it."""
-    while reader.last != number:
+    while reader.last_sequence != number:
         assert reader.message()
-    return reader.last
+    return reader.last_sequence

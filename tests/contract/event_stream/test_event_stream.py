@@ -65,7 +65,9 @@ def test_bad_requests_are_refused(api, query, header, message):
     assert 400 == answer.status_code
     assert message in fault(answer)["faultstring"]
     assert 404 == api("GET", f"{STREAM}?node=nonesuch").status_code
-    assert not services_of(api.client.application).followers.streams._taken, "places are released"
+    assert not services_of(api.client.application).followers.streams._taken_places, (
+        "places are released"
+    )
 
 
 @pytest.mark.parametrize(("crowd", "pause"), [(1, 7.0), (0, 17.0)])
@@ -162,7 +164,7 @@ def test_events_with_the_numbers_of_a_restored_database_are_not_taken_for_those_
         with api.runtime.transaction() as session:
             session.execute(delete(ChangeEvent).where(ChangeEvent.sequence > 1))
         tail = services_of(api.client.application).followers.tail
-        noticed = (lambda: tail._last == 1) if followed else (lambda: tail._thread is None)
+        noticed = (lambda: tail._last_sequence == 1) if followed else (lambda: tail._thread is None)
         until(noticed, "the tail has noticed, or ended")
         with streaming(api) as reader:
             reader.heartbeat()

@@ -44,7 +44,7 @@ def test_streams_are_limited_per_caller_and_in_all(api):
             second.heartbeat()
     with streaming(limited, **{"X-Forwarded-For": "192.0.2.1"}):
         pass
-    assert not services_of(limited.client.application).followers.streams._taken
+    assert not services_of(limited.client.application).followers.streams._taken_places
 
 
 def test_streams_are_measured(api, tmp_path, monkeypatch):

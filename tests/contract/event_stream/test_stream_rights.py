@@ -91,8 +91,8 @@ def test_streams_at_the_same_position_get_what_they_may_see_and_ask_for(api, loc
         for reader, (_query, _headers, names) in zip(readers, requests, strict=True):
             received_events = events(reader.take(len(names)))
             assert Counter(names) == Counter(event["node_name"] for event in received_events)
-            while reader.last != last_sequence:
-                reader.last = int(reader.heartbeat().rsplit(b"id: ")[-1])
+            while reader.last_sequence != last_sequence:
+                reader.last_sequence = int(reader.heartbeat().rsplit(b"id: ")[-1])
 
 
 def lose_role(users, _api, _ident):

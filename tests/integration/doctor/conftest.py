@@ -39,8 +39,8 @@ class Ward:
 
     def examine(self, *, fix=False, **environ):
         """Run the doctor; return (check, repaired) of each finding."""
-        self.found = examination.examine(settings.load({**self.environ, **environ}), fix=fix)
-        return [(finding.check, finding.repaired) for finding in self.found]
+        self.findings = examination.examine(settings.load({**self.environ, **environ}), fix=fix)
+        return [(finding.check, finding.repaired) for finding in self.findings]
 
     def cleaning(self):
         """Request a clean of a new node: (id of the node, UUID of the operation)"""

@@ -89,7 +89,7 @@ def test_a_problem_that_only_an_operator_can_solve_is_explained(ward, check):
     plant, words = LEFT_TO_OPERATORS[check]
     plant(ward)
     assert [(check.strip(), False)] == ward.examine(fix=True)
-    assert words in ward.found[0].explanation
+    assert words in ward.findings[0].explanation
 
 
 def test_bmcs_that_refuse_a_subscription_are_counted_by_the_reason(ward):
@@ -111,8 +111,8 @@ def test_bmcs_that_refuse_a_subscription_are_counted_by_the_reason(ward):
             "no subscription to events: limit of 20 subscriptions reached. Sweeps alone see changes of"
             " 1 node"
         ),
-    ] == [finding.explanation.partition(";")[0] for finding in ward.found]
-    assert ", " in ward.found[0].subject
+    ] == [finding.explanation.partition(";")[0] for finding in ward.findings]
+    assert ", " in ward.findings[0].subject
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_server_that_hangs_is_reported_and_one_that_is_away_is_not(
             server.close()
         findings = ward.examine(**{setting: value.format(port)})
     assert ([("silent servers", False)] if hangs else []) == findings
-    assert not hangs or f"{name} at 127.0.0.1:{port}" == ward.found[0].subject
+    assert not hangs or f"{name} at 127.0.0.1:{port}" == ward.findings[0].subject
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_late_notifications_are_reported(ward, error, seconds, is_reported):
     }
     change_events.number(ward.inside.runtime)
     assert ([("late notifications", False)] if is_reported else []) == ward.examine(**switched_on)
-    assert not is_reported or "1 events wait, the oldest for" in ward.found[0].explanation
+    assert not is_reported or "1 events wait, the oldest for" in ward.findings[0].explanation
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_power_updates_that_nova_refuses_are_reported(ward, error, environ, is_r
     with ward.inside.runtime.transaction() as session:
         session.add(PowerUpdateCursor(id=1, position=0, last_error=error))
     assert ([("late power updates", False)] if is_reported else []) == ward.examine(**environ)
-    assert not is_reported or "Nova answered 403 Forbidden" in ward.found[0].explanation
+    assert not is_reported or "Nova answered 403 Forbidden" in ward.findings[0].explanation
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -181,7 +181,8 @@ def test_networks_that_neutron_lacks_are_reported(ward, enabled):
             settings["INGOT_ENABLED_NETWORK_INTERFACES"] = "noop,neutron"
         assert ([("networks", False)] if enabled else []) == ward.examine(**settings)
         assert (
-            not enabled or "no network of the name or UUID 'nonesuch'" in ward.found[0].explanation
+            not enabled
+            or "no network of the name or UUID 'nonesuch'" in ward.findings[0].explanation
         )
 
 
@@ -211,7 +212,7 @@ def test_switches_and_networks_that_cannot_be_used_are_reported(ward, enabled):
         "[switch]cleaning_network",
         "[switch]provisioning_network",
         "switch leaf-1",
-    ] * enabled == [finding.subject for finding in ward.found]
+    ] * enabled == [finding.subject for finding in ward.findings]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +222,7 @@ def test_switches_and_networks_that_cannot_be_used_are_reported(ward, enabled):
 def test_an_open_api_without_authentication_is_reported(ward, address, is_reported):
     expected = [("authentication", False)] if is_reported else []
     assert expected == ward.examine(fix=True, INGOT_API_HOST_IP=address)
-    assert not is_reported or "[DEFAULT]auth_strategy" in ward.found[0].explanation
+    assert not is_reported or "[DEFAULT]auth_strategy" in ward.findings[0].explanation
     public = {"INGOT_API_PUBLIC_ENDPOINT": "https://ingot.example"}
     keystone = {"INGOT_API_HOST_IP": address, "INGOT_AUTH_STRATEGY": "keystone"}
     assert [] == ward.examine(**keystone, **public)
@@ -232,7 +233,7 @@ def test_an_api_whose_links_other_hosts_choose_is_reported(ward, address, is_rep
     settings = {"INGOT_API_HOST_IP": address, "INGOT_AUTH_STRATEGY": "keystone"}
     expected = [("links", False)] if is_reported else []
     assert expected == ward.examine(fix=True, **settings)
-    assert not is_reported or "[api]public_endpoint" in ward.found[0].explanation
+    assert not is_reported or "[api]public_endpoint" in ward.findings[0].explanation
 
 
 def test_dead_conductors_and_a_service_without_conductors_are_reported(ward):
@@ -240,23 +241,23 @@ def test_dead_conductors_and_a_service_without_conductors_are_reported(ward):
     ward.inside.change(Conductor, "c-1", heartbeat_at=after(-3600))
     assert [("dead conductors", False)] == ward.examine(fix=True)
     assert ("conductor c-1", True) == (
-        ward.found[0].subject, "its work was taken over" in ward.found[0].explanation
+        ward.findings[0].subject, "its work was taken over" in ward.findings[0].explanation
     )  # fmt: skip
     ward.inside.change(Conductor, other.name, heartbeat_at=after(-3600))
     assert [("dead conductors", False)] * 3 == ward.examine(fix=True)
     assert ["conductors", "conductor c-1", "conductor c-2"] == [
-        finding.subject for finding in ward.found
+        finding.subject for finding in ward.findings
     ]
-    assert "no conductor is alive" in ward.found[0].explanation
+    assert "no conductor is alive" in ward.findings[0].explanation
     for name in ("c-1", "c-2"):
         ward.inside.change(Conductor, name, online=False)  # both were stopped
-    assert ["conductors"] == [finding.subject for finding in (ward.examine(), ward.found)[1]]
+    assert ["conductors"] == [finding.subject for finding in (ward.examine(), ward.findings)[1]]
 
 
 def test_a_service_whose_conductors_are_all_impeded_has_conductors_and_needs_a_beat(ward):
     ward.inside.change(Conductor, "c-1", impediment="the broker has not answered for 40 s")
     assert [("impeded conductors", False)] == ward.examine(fix=True)
-    assert "conductor c-1" == ward.found[0].subject
+    assert "conductor c-1" == ward.findings[0].subject
     no_beat(ward)
     assert [("beat", False), ("impeded conductors", False)] == ward.examine(fix=True)
 
@@ -265,7 +266,7 @@ def test_a_deviating_clock_is_reported(ward, monkeypatch):
     past = clock.utcnow()
     monkeypatch.setattr(examination.environment_checks, "utcnow", lambda: past.replace(year=2001))
     assert [("clock skew", False)] * 2 == ward.examine()
-    assert ["clock of database", "clock of redis"] == [finding.subject for finding in ward.found]
+    assert ["clock of database", "clock of redis"] == [finding.subject for finding in ward.findings]
 
 
 def test_two_processes_of_one_name_are_reported(ward, monkeypatch):
@@ -273,7 +274,7 @@ def test_two_processes_of_one_name_are_reported(ward, monkeypatch):
     monkeypatch.setattr("celery.app.control.Control.ping", lambda *_, **__: answers)
     assert [] == ward.examine()  # nothing would answer
     assert [("duplicate names", False)] == ward.examine(INGOT_BROKER_REMOTE_CONTROL="true")
-    assert "2 processes have this name" in ward.found[0].explanation
+    assert "2 processes have this name" in ward.findings[0].explanation
 
 
 @pytest.mark.parametrize(
@@ -288,7 +289,7 @@ def test_an_unreachable_service_is_a_finding_and_the_rest_is_checked(ward, check
     reservation(ward)
     other_findings = [("orphan reservations", False)] if check == "redis" else []
     assert [(check, False), *other_findings] == ward.examine(**{variable: url})
-    assert "unreachable" in ward.found[0].explanation
+    assert "unreachable" in ward.findings[0].explanation
 
 
 def test_running_operations_are_no_findings(ward):

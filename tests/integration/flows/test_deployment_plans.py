@@ -64,7 +64,7 @@ def test_interfaces_traits_and_templates_are_checked_before_a_deployment_begins(
         harness.ask(node, "active")
     row = harness.inside.read(node)
     assert ("available", None, None) == (row.provision_state, row.reservation, row.operation_id)
-    assert ([], []) == (harness.inside.sent, Acme.did)
+    assert ([], []) == (harness.inside.messages, Acme.did)
 
 
 OFF = "needs the agent running, but power.power_off before it leaves the machine off"
@@ -97,7 +97,7 @@ def test_a_deployment_that_cannot_end_well_is_refused_whoever_asks_for_its_steps
         harness.ask(node, verb, **steps)
     row = harness.inside.read(node)
     assert (state, None) == (row.provision_state, row.reservation)
-    assert [] == harness.inside.sent
+    assert [] == harness.inside.messages
 
 
 def test_a_plan_is_checked_again_with_the_steps_that_the_agent_reports(harness, image):

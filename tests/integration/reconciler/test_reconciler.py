@@ -22,7 +22,7 @@ def test_an_unclaimed_message_is_sent_again_at_growing_intervals(inside, cleanin
         assert {} == reconcile(inside)
         inside.change(Operation, name, sends=sends, sent_at=after(-1 - patience))
         assert {"resent": 1} == reconcile(inside)
-    assert [(name, 1, 0)] * 5 == [(m.operation, m.fence, m.cursor) for m in inside.sent]
+    assert [(name, 1, 0)] * 5 == [(m.operation, m.fence, m.cursor) for m in inside.messages]
 
 
 def test_no_connection_is_held_while_the_broker_answers(inside, cleaning):
@@ -66,7 +66,7 @@ def test_a_message_to_a_draining_conductor_goes_to_another(inside, cleaning):
     inside.conductor("c-2")
     inside.change(Conductor, "c-1", online=False)
     assert {"resent": 1} == reconcile(inside)
-    assert "c-2" == inside.sent[-1].conductor
+    assert "c-2" == inside.messages[-1].conductor
     assert "c-2" == inside.read(cleaning[0]).reservation
 
 
@@ -82,8 +82,8 @@ def test_an_operation_without_a_suitable_conductor_waits_for_one(inside, cleanin
         inside.request(inside.node(conductor_group="nobody's"), "manage")
     inside.conductor("c-2")
     reconcile(inside)
-    assert {"c-2"} == {message.conductor for message in inside.sent[-2:]}
-    assert {name, later} == {message.operation for message in inside.sent[-2:]}
+    assert {"c-2"} == {message.conductor for message in inside.messages[-2:]}
+    assert {name, later} == {message.operation for message in inside.messages[-2:]}
 
 
 def test_a_claim_of_a_live_conductor_is_left_alone(inside, cleaning):
@@ -101,7 +101,7 @@ def test_a_claim_of_a_silent_conductor_is_taken_over(inside, cleaning):
     assert ("queued", 2, 0) == (operation.state, operation.fence, operation.cursor)
     assert 1 == step.deaths
     assert ("c-2", name, 2, 0) == (
-        inside.sent[-1].conductor, *[getattr(inside.sent[-1], field) for field in ("operation", "fence", "cursor")]
+        inside.messages[-1].conductor, *[getattr(inside.messages[-1], field) for field in ("operation", "fence", "cursor")]
     )  # fmt: skip
     assert "c-2" == inside.read(node).reservation
 
@@ -171,7 +171,7 @@ def test_a_step_that_hangs_three_times_fails_and_is_cleaned_up_after(inside):
     assert (hung.error, "tidy") == (
         f"{hung.label}: its deadline passed 3 times while it ran", cleanup.source
     )  # fmt: skip
-    assert ("queued", 4) == (inside.operation(name).state, inside.sent[-1].fence)
+    assert ("queued", 4) == (inside.operation(name).state, inside.messages[-1].fence)
 
 
 def test_a_step_that_needs_a_new_agent_resumes_at_the_boot(inside):

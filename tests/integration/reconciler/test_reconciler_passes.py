@@ -25,14 +25,14 @@ def orphans(inside):
         inside.change(Operation, name, deadline_at=after(600 - age))
     inside.conductor("c-2")
     inside.change(Conductor, "c-1", heartbeat_at=after(-16))
-    inside.sent.clear()
+    inside.messages.clear()
     return names[::-1]
 
 
 def test_a_pass_takes_operations_over_in_batches(inside, orphans, monkeypatch):
     monkeypatch.setattr(reconciler, "TOGETHER", 2)
     assert {"taken_over": 5} == reconcile(inside)
-    assert sorted(orphans) == sorted(message.operation for message in inside.sent)
+    assert sorted(orphans) == sorted(message.operation for message in inside.messages)
     assert [2] * 5 == [inside.operation(name).fence for name in orphans]
     assert {} == reconcile(inside)
 
@@ -40,7 +40,7 @@ def test_a_pass_takes_operations_over_in_batches(inside, orphans, monkeypatch):
 def test_a_limited_pass_takes_over_the_oldest(inside, orphans, monkeypatch):
     monkeypatch.setattr(reconciler, "BATCH", 2)
     assert {"taken_over": 2} == reconcile(inside)
-    assert orphans[:2] == [message.operation for message in inside.sent]
+    assert orphans[:2] == [message.operation for message in inside.messages]
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # PostgreSQL's are concurrent
@@ -138,10 +138,10 @@ def test_all_queued_operations_are_sent_again_once_after_redis_was_emptied(
     reconcile_task = application.tasks[schedule.RECONCILE]
     for count in (2, 2):
         reconcile_task()
-        assert count == len(inside.sent)
+        assert count == len(inside.messages)
     redis_client.flushall()
     reconcile_task()
-    assert 3 == len(inside.sent)
+    assert 3 == len(inside.messages)
 
 
 def test_a_pass_without_unfinished_operations_makes_no_further_reads(inside):

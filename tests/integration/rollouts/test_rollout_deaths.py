@@ -21,7 +21,7 @@ def test_a_death_at_any_point_loses_and_repeats_nothing(fleet, point):
     row = fleet.of(rollout)
     assert [1] * row.running + [0] * (3 - row.running) == fleet.operations()
     for message in unsent(fleet):  # the reconciler sends the ones that the process has not
-        fleet.inside.sent.append(message)
+        fleet.inside.messages.append(message)
     fleet.run()
     ended = fleet.advance(rollout, 5)
     assert ("completed", 3) == (ended.state, ended.succeeded)
@@ -57,7 +57,7 @@ def test_several_processes_start_each_node_once(fleet):
     for thread in threads:
         thread.join()
     for view in views:
-        fleet.inside.sent += view.sent
+        fleet.inside.messages += view.messages
         view.close()
     assert [] == errors
     fleet.advance(rollout)

@@ -81,7 +81,7 @@ def test_a_conductor_that_dies_during_the_cleanup_of_an_abort_is_replaced(make, 
         assert "tidy" == attempt.step.source
         if position < first_position + done_steps:
             assert claims.advance(harness.conductor, attempt, {})
-    harness.inside.sent.clear()
+    harness.inside.messages.clear()
     harness.conductor = harness.inside.conductor("c-2")
     harness.inside.change(Conductor, "c-1", heartbeat_at=after(-60))
     harness.inside.runtime.cache.clear()

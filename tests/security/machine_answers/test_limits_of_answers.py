@@ -58,7 +58,7 @@ def test_a_compressed_answer_is_not_unpacked(name, words):
     ) as server:  # modules that are imported at the first use need memory, too
         with suppress(HardwareError):
             read(server.url)
-        assert all(headers["Accept-Encoding"] == "identity" for _, headers in server.asked)
+        assert all(headers["Accept-Encoding"] == "identity" for _, headers in server.request_log)
     earlier_peak = peak_memory()
     bomb = recording(with_body(BOMB, Content_Encoding="gzip", Content_Type=JSON))
     with bomb as server, pytest.raises(Unexpected, match=words):
@@ -101,8 +101,8 @@ def test_a_redirect_to_another_server_is_not_followed(read):
         with recording(redirecting_to(f"{internal.url}/internal/admin?do=1")) as server:
             with pytest.raises(HardwareError):
                 read(server.url)
-            assert server.asked
-        assert [] == internal.asked
+            assert server.request_log
+        assert [] == internal.request_log
 
 
 @pytest.mark.parametrize("link", ["{other}/redfish/v1/Systems/1/Bios", "//{host}/x",
@@ -136,7 +136,7 @@ def test_a_link_of_a_bmc_to_another_server_is_not_followed(name, link):
                 ):
                     with suppress(HardwareError):
                         read(it)
-        assert [] == other.asked
+        assert [] == other.request_log
 
 
 @pytest.mark.parametrize("is_redirected", [True, False])
@@ -150,7 +150,7 @@ def test_a_session_with_a_machine_sends_nothing_to_another_server(is_redirected)
             pytest.raises(Unexpected, match="a link to another"),
         ):
             session.get(url, timeout=5)
-        assert [] == other.asked
+        assert [] == other.request_log
 
 
 @pytest.mark.parametrize(("number", "answered"), [(5, True), (1000, False)])
@@ -213,13 +213,13 @@ def test_a_bmc_does_not_choose_how_many_documents_a_command_reads(
 ):
     it = node(large.url)
     it.driver.management.indicators(it)
-    assert 300 < len(large.asked)
+    assert 300 < len(large.request_log)
 
-    large.asked.clear()
+    large.request_log.clear()
     monkeypatch.setattr(answers.Budget, limit, least)
     with pytest.raises(error, match=words):
         it.driver.management.indicators(it)
-    assert 300 > len(large.asked)
+    assert 300 > len(large.request_log)
     monkeypatch.undo()
     assert "power on" == it.driver.power.get_power_state(it), "the next command has its own limits"
 
@@ -275,8 +275,8 @@ def test_a_message_registry_is_read_from_the_bmc_only():
             it = node(bmc.url)
             with redfish.turn(it, it.driver.power.bmcs) as connection:
                 assert "R.1.0" not in dict(connection.open().registries)
-            assert "/redfish/v1/R" in [path for path, _ in bmc.asked]
-        assert [] == internal.asked
+            assert "/redfish/v1/R" in [path for path, _ in bmc.request_log]
+        assert [] == internal.request_log
 
 
 @pytest.mark.parametrize("name", ["sushy", "sweep"])

@@ -104,7 +104,7 @@ ORDERS = [
 def test_whatever_an_agent_answers_a_step_has_an_outcome_or_a_typed_error(
     hostile, tmp_path_factory, body, status, order
 ):
-    hostile.asked.clear()
+    hostile.request_log.clear()
     hostile.reply = with_body(body, status, Content_Type=JSON)
     it = node(hostile.url)
     it.options["agent"]["deploy_logs_local_path"] = str(tmp_path_factory.getbasetemp() / "logs")
@@ -117,7 +117,7 @@ def test_whatever_an_agent_answers_a_step_has_an_outcome_or_a_typed_error(
 @given(body=mutated([SYSTEM, *DOCUMENTS]) | RAW, status=st.sampled_from([200, 200, 201, 302, 401, 404, 409, 500, 503]),
        read=st.sampled_from([power_of, swept, polled]))  # fmt: skip
 def test_whatever_a_bmc_answers_a_command_ends_in_a_typed_error(hostile, body, status, read):
-    hostile.asked.clear()
+    hostile.request_log.clear()
     hostile.reply = with_body(body, status, Content_Type=JSON)
     with suppress(HardwareError):
         read(hostile.url)
@@ -135,7 +135,7 @@ def test_a_thousand_hostile_answers_leave_memory_and_threads_as_they_were(hostil
 
 
 def _ask(hostile, body):
-    hostile.asked.clear()
+    hostile.request_log.clear()
     hostile.reply = with_body(body, Content_Type=JSON)
     with suppress(HardwareError):
         client.commands(node(hostile.url))

@@ -34,13 +34,13 @@ class LocalBmc:
     Answers the requests of sushy and of the power sweep.
 
     changes: path -> function that alters the document; None: it is a 404. more: path -> document
-    that the simulator lacks. In paths, {id} is the machine. asked: (method, path).
+    that the simulator lacks. In paths, {id} is the machine. request_log: (method, path).
     """
 
     machine: Machine = field(default_factory=_machine)
     changes: dict[str, Callable | None] = field(default_factory=dict)
     more: dict[str, dict] = field(default_factory=dict)
-    asked: list = field(default_factory=list)
+    request_log: list = field(default_factory=list)
 
     def __post_init__(self):
         self._service = Redfish(Power(self.machine, None))
@@ -55,7 +55,7 @@ class LocalBmc:
 
     def answer(self, method: str, path: str, headers, body: bytes = b"") -> tuple[int, bytes, dict]:
         """(status, body, headers)"""
-        self.asked.append((method, path))
+        self.request_log.append((method, path))
         template = path.rstrip("/").replace(self.machine.uuid, "{id}")
         change = self.changes.get(template, lambda document: document)
         if change is None:

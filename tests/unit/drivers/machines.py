@@ -216,12 +216,12 @@ def image_server():
     """
     Server of `files`, path -> content; `url` is its address.
 
-    It supports ranges, as servers of images do; `asked`: requested paths, in order.
+    It supports ranges, as servers of images do; `request_log`: requested paths, in order.
     """
 
     class Files(Handler):
         def do_GET(self):
-            self.server.asked.append(self.path)
+            self.server.request_log.append(self.path)
             content = self.server.files.get(self.path.partition("?")[0])
             if content is None:
                 self.send_error(404)
@@ -234,7 +234,7 @@ def image_server():
             content = content[start : end + 1]
             self.answer(206, content, {"Content-Range": f"bytes {start}-{end}/{whole}"})
 
-    with serving(Files, files={}, asked=[]) as server:
+    with serving(Files, files={}, request_log=[]) as server:
         yield server
 
 

@@ -97,7 +97,7 @@ def test_waiting_clients_get_slots_in_rotation():
         thread.join(60)
     assert ["flood", "other", "third", "flood", "flood"] == order
     assert not slots._waiting
-    assert not slots._held
+    assert not slots._slot_times
 
 
 def test_a_slot_that_did_not_come_in_time_is_not_taken_later():
@@ -107,7 +107,7 @@ def test_a_slot_that_did_not_come_in_time_is_not_taken_later():
     assert not slots.acquire("b", 0.01)
     slots.release("a")
     assert slots.acquire("c", 0)
-    assert ["c"] == list(slots._held)
+    assert ["c"] == list(slots._slot_times)
 
 
 def test_a_client_takes_as_many_shared_slots_as_are_free_then():
@@ -257,8 +257,8 @@ def test_a_request_that_finds_no_place_as_its_caller_is_refused_and_leaves_nothi
     leave.set()
     for thread in threads:
         thread.join(10)
-    assert not turns._entering._held
-    assert not turns._working._held
+    assert not turns._entering._slot_times
+    assert not turns._working._slot_times
 
 
 def test_a_waiting_caller_gives_its_slot_to_another():
@@ -292,5 +292,5 @@ def test_the_callers_of_a_group_leave_places_to_others():
         for _ in range(2):
             stack.enter_context(places.hold("d", "another"))
         stack.enter_context(places.hold("operator"))
-    assert not places._taken
+    assert not places._taken_places
     assert not places._taken_by_groups

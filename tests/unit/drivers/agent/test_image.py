@@ -231,7 +231,7 @@ def test_an_unreachable_server_is_named_with_the_cause_and_without_secrets():
 
 def test_only_the_beginning_of_an_image_is_read(images):
     image.examine(node(images))
-    assert ["/disk.raw"] == images.asked
+    assert ["/disk.raw"] == images.request_log
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.unit.drivers.machines import target
 
 
 class Media(Handler):
-    """Server of one medium. `answers`: method -> status; `asked`: requested methods, in order."""
+    """Server of one medium. `answers`: method -> status; `request_log`: requested methods, in order."""
 
     def do_HEAD(self):
         self.tell("HEAD")
@@ -19,7 +19,7 @@ class Media(Handler):
         self.tell("GET")
 
     def tell(self, method):
-        self.server.asked.append(method)
+        self.server.request_log.append(method)
         self.send_response(self.server.answers[method])
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -27,7 +27,7 @@ class Media(Handler):
 
 @pytest.fixture
 def server():
-    with serving(Media, answers={"HEAD": 200, "GET": 200}, asked=[]) as media_server:
+    with serving(Media, answers={"HEAD": 200, "GET": 200}, request_log=[]) as media_server:
         yield media_server
 
 
@@ -40,7 +40,7 @@ def warning(url, **fields):
 
 def test_an_available_medium_is_requested_once(server):
     assert "nothing" == warning(f"{server.url}/boot.iso")
-    assert ["HEAD"] == server.asked
+    assert ["HEAD"] == server.request_log
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
@@ -56,7 +56,7 @@ def test_a_refused_medium_fails_with_the_servers_answer_and_without_secrets(serv
 def test_a_medium_of_a_server_that_answers_only_GET_is_available(server, status):
     server.answers.update(HEAD=status, GET=206)
     assert "nothing" == warning(f"{server.url}/boot.iso")
-    assert ["HEAD", "GET"] == server.asked
+    assert ["HEAD", "GET"] == server.request_log
 
 
 def test_a_server_error_is_a_warning(server):

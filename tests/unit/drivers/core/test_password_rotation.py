@@ -123,7 +123,7 @@ class Node:
 
     def __init__(self, **info):
         self.info, self.internal = {**INFO, **info}, {}
-        self.others = []
+        self.other_nodes = []
         self.waited = 0.0  # seconds
 
     def target(self, progress=(), **fields):
@@ -131,7 +131,7 @@ class Node:
             target("redfish", driver_info=self.info),
             driver_internal_info=self.internal,
             progress=dict(progress),
-            nodes_with=lambda _text: self.others,
+            nodes_with=lambda _text: self.other_nodes,
             **fields,
         )
 

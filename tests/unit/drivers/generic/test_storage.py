@@ -149,7 +149,7 @@ def test_the_service_gets_a_token_of_keystone(volumes, password):
             assert password not in str(caught.value)
             return
         it.driver.storage.attach_volumes(it)
-    assert {"ours"} == {token for *_, token in volumes.asked}
+    assert {"ours"} == {token for *_, token in volumes.request_log}
 
 
 @pytest.mark.parametrize(

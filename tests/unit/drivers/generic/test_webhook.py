@@ -39,7 +39,7 @@ class Plug(Handler):
         self._answer(body)
 
     def _answer(self, body):
-        self.server.asked.append((self.command, self.path, body, self.headers[SIGNATURE]))
+        self.server.request_log.append((self.command, self.path, body, self.headers[SIGNATURE]))
         answer = self.server.answers.get(self.path)
         if answer is None:
             answer = (200, {"power": self.server.power})
@@ -51,7 +51,7 @@ class Plug(Handler):
 
 @pytest.fixture
 def plug():
-    with serving(Plug, answers={}, asked=[], power="off") as server:
+    with serving(Plug, answers={}, request_log=[], power="off") as server:
         yield server
 
 
@@ -77,19 +77,19 @@ def test_a_machine_is_switched_and_its_state_is_read(plug):
     assert ("off", Wait) == (plug.power, type(off))
     assert Done() == power.change(replace(machine, progress=off.progress), REBOOT)
     assert "on" == plug.power
-    assert ["/on", "/off", "/on"] == [path for verb, path, *_ in plug.asked if verb == "POST"]
+    assert ["/on", "/off", "/on"] == [path for verb, path, *_ in plug.request_log if verb == "POST"]
 
 
 def test_requests_are_signed_as_webhooks_are(plug):
     machine = node(plug)
     machine.driver.power.order(machine, POWER_ON)
     machine.driver.power.get_power_state(machine)
-    for _, _, body, header in plug.asked:
+    for _, _, body, header in plug.request_log:
         seconds = int(header.partition(",")[0].removeprefix("t="))
         assert abs(time.time() - seconds) < 60
         assert signature([SECRET], seconds, body) == header
         assert signature(["another secret of it"], seconds, body) != header
-    _, path, body, _ = plug.asked[0]
+    _, path, body, _ = plug.request_log[0]
     assert "/on" == path
     expected = f'{{"node":"{machine.uuid}","name":"n0","power":"on"}}'
     assert expected == body.decode()
@@ -133,7 +133,7 @@ def test_digits_as_a_secret_may_be_a_number(plug):
     machine = node(plug, webhook_power_secret=10**17)
     machine.driver.power.validate(machine)
     machine.driver.power.get_power_state(machine)
-    header = plug.asked[0][3]
+    header = plug.request_log[0][3]
     assert signature([str(10**17)], int(header.partition(",")[0][2:]), b"") == header
 
 
@@ -149,7 +149,7 @@ def test_denied_networks_are_refused_before_a_request(plug):
     )
     with pytest.raises(InvalidDriverInfo, match=r"webhook_power_state_url.*fetch_denied_networks"):
         by_name.driver.power.get_power_state(by_name)
-    assert [] == plug.asked
+    assert [] == plug.request_log
 
 
 BAD_STATES = [
@@ -195,11 +195,11 @@ def test_an_order_with_another_status_is_refused_or_unconfirmed(plug, status, er
     with pytest.raises(HardwareError) as raised:
         machine.driver.power.order(machine, POWER_ON)
     assert error is type(raised.value)
-    assert 1 == len(plug.asked)
+    assert 1 == len(plug.request_log)
 
 
 def test_redirects_are_not_followed(plug):
-    with serving(Plug, answers={}, asked=[], power="on") as other:
+    with serving(Plug, answers={}, request_log=[], power="on") as other:
         moved = {"Location": f"{other.url}/state"}
         plug.answers |= {"/state": (307, b"", moved), "/on": (307, b"", moved)}
         machine = node(plug)
@@ -209,7 +209,7 @@ def test_redirects_are_not_followed(plug):
         ):
             with pytest.raises(HardwareError):
                 call()
-        assert [] == other.asked
+        assert [] == other.request_log
     moved = {"Location": f"{plug.url}/elsewhere"}
     plug.answers |= {"/state": (307, b"", moved), "/on": (307, b"", moved)}
     machine = node(plug)
@@ -217,7 +217,7 @@ def test_redirects_are_not_followed(plug):
         machine.driver.power.get_power_state(machine)
     with pytest.raises(Refused, match="redirects are not followed"):
         machine.driver.power.order(machine, POWER_ON)
-    assert "/elsewhere" not in [path for _, path, *_ in plug.asked]
+    assert "/elsewhere" not in [path for _, path, *_ in plug.request_log]
 
 
 def test_an_answer_is_limited_in_size_and_time(plug):
@@ -268,15 +268,15 @@ def test_a_read_that_is_lost_is_sent_once_more_and_an_order_is_not(plug):
 
     plug.answers["/state"] = lose_one
     assert POWER_ON == machine.driver.power.get_power_state(machine)
-    assert ["/state"] * 2 == [path for _, path, *_ in plug.asked]
+    assert ["/state"] * 2 == [path for _, path, *_ in plug.request_log]
     plug.answers["/off"] = lambda handler: handler.connection.close()
     with pytest.raises(Unconfirmed):
         machine.driver.power.order(machine, POWER_OFF)
-    assert ["/off"] == [path for verb, path, *_ in plug.asked if verb == "POST"]
+    assert ["/off"] == [path for verb, path, *_ in plug.request_log if verb == "POST"]
 
 
 def test_a_hard_reset_is_not_one_request(plug):
     machine = node(plug)
     with pytest.raises(NotSupported):
         machine.driver.power.order(machine, REBOOT)
-    assert [] == plug.asked
+    assert [] == plug.request_log

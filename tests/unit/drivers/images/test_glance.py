@@ -81,7 +81,7 @@ def test_no_token_leaves_the_conductor(images, node):
             "glance__username": "ingot", "glance__password": keystone.PASSWORD,
         }  # fmt: skip
         facts, info = prepared(node(uuid, changed=changed))
-    assert {"ours"} == {token for _, token in images.asked}
+    assert {"ours"} == {token for _, token in images.request_log}
     assert "ours" not in json.dumps([facts, info])
 
 
@@ -156,7 +156,7 @@ def test_a_glance_that_is_away_for_a_moment_is_asked_again(images, node):
     uuid = images.add(DISK)
     images.failures = [503]
     assert prepared(node(uuid))
-    assert [f"/v2/images/{uuid}"] * 2 == [path for path, _ in images.asked[:2]]
+    assert [f"/v2/images/{uuid}"] * 2 == [path for path, _ in images.request_log[:2]]
 
 
 def test_a_glance_without_answer_is_unreachable(images, node):
@@ -190,7 +190,7 @@ def test_a_node_of_a_project_gets_the_images_of_its_project_alone(
         return
     with pytest.raises(BadImage, match="neither public nor of the project"):
         prepared(node(uuid, node_of))
-    assert f"/v2/images/{uuid}/file" not in [path for path, _ in images.asked]
+    assert f"/v2/images/{uuid}/file" not in [path for path, _ in images.request_log]
 
 
 def test_md5_is_used_only_where_settings_allow_it(images, node):
@@ -248,7 +248,7 @@ def test_a_kernel_and_a_ramdisk_come_from_glance(images, node):
 def test_what_validate_can_know_without_glance(images, node, source, changed, reason):
     with pytest.raises(InvalidDriverInfo, match=reason):
         image.validate(node(source, changed=changed))
-    assert [] == images.asked
+    assert [] == images.request_log
 
 
 def test_settings_have_ironics_names():

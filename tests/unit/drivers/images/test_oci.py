@@ -211,7 +211,7 @@ def test_a_secret_is_used_and_goes_to_no_other_server(registry, node, secret, by
         registry.redirect = storage.url
         facts, info = prepared(node(image_pull_secret=secret))
     assert {None} == set(received)
-    tokens = [(path, login) for path, login in registry.asked if path.startswith("/token")]
+    tokens = [(path, login) for path, login in registry.request_log if path.startswith("/token")]
     assert by_token == bool(tokens)
     for path, login in tokens:
         assert LOGIN == login
@@ -242,7 +242,7 @@ def test_the_secret_of_an_image_is_not_sent_for_other_images(registry, node):
     booted = node(":disk", image_pull_secret=SECRET, kernel=reference, ramdisk=reference)
     with pytest.raises(Refused):
         cache.get(booted, reference)
-    assert {None} == {login for _, login in registry.asked}
+    assert {None} == {login for _, login in registry.request_log}
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_http_is_used_only_where_settings_permit_it(registry, node):
     registry.push(DISK)
     with pytest.raises(Unreachable, match="cannot be"):
         image.facts(node(changed={"oci__permit_fallback_to_http_transport": False}))
-    assert [] == registry.asked
+    assert [] == registry.request_log
 
 
 def test_a_registry_in_a_denied_network_is_refused(registry, node):
@@ -308,7 +308,7 @@ def test_a_registry_in_a_denied_network_is_refused(registry, node):
         image.validate(node(changed=denied))
     with pytest.raises(InvalidDriverInfo, match="fetch_denied_networks"):
         image.facts(node(changed=denied))
-    assert [] == registry.asked
+    assert [] == registry.request_log
 
 
 def test_a_kernel_and_a_ramdisk_come_from_a_registry(registry, node):

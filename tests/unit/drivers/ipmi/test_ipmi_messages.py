@@ -38,10 +38,10 @@ class Wire:
 
     def __init__(self, *answers):
         self.answers = list(answers)
-        self.sent = []
+        self.requests = []
 
     def __call__(self, bmc, netfn, command, data, deadline):
-        self.sent.append((netfn, command, *data))
+        self.requests.append((netfn, command, *data))
         return self.answers.pop(0)
 
 
@@ -70,7 +70,7 @@ def test_a_forced_boot_device_is_set_again_before_each_start_but_not_over_that_o
     management.before_start(node)
     management.before_start(node)
     disk, pxe = (0, 8, 5, 0xA0, 0x08, 0, 0, 0), (0, 8, 5, 0xA0, 0x04, 0, 0, 0)
-    assert [disk, disk, pxe, disk] == wire.sent
+    assert [disk, disk, pxe, disk] == wire.requests
 
 
 def test_a_boot_device_that_is_not_forced_is_set_once(monkeypatch):
@@ -78,7 +78,7 @@ def test_a_boot_device_that_is_not_forced_is_set_once(monkeypatch):
     management, node = forgetful(wire, monkeypatch, ipmi_force_boot_device="false")
     management.set_boot_device(node, "disk", persistent=True)
     management.before_start(node)
-    assert [(0, 8, 5, 0xE0, 0x08, 0, 0, 0)] == wire.sent
+    assert [(0, 8, 5, 0xE0, 0x08, 0, 0, 0)] == wire.requests
     assert {} == node.reports
 
 
@@ -91,7 +91,7 @@ def test_the_lowest_bit_of_the_chassis_status_is_the_power(status, state):
 def test_a_power_command_is_one_chassis_control_message(state, byte):
     wire = Wire((0, b""))
     client(wire).order(state)
-    assert [(0, 2, byte)] == wire.sent
+    assert [(0, 2, byte)] == wire.requests
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_power_command_is_sent_once_and_its_refusal_typed(code, error):
     wire = Wire((code, b""), (0, b""))
     with pytest.raises(error, match=f"0x{code:02x}") as raised:
         client(wire).order(POWER_ON)
-    assert ([(0, 2, 1)], error) == (wire.sent, type(raised.value))
+    assert ([(0, 2, 1)], error) == (wire.requests, type(raised.value))
 
 
 def test_a_power_command_without_an_answer_is_unconfirmed():
@@ -160,19 +160,19 @@ def test_nothing_is_sent_when_the_lease_is_lost():
     ):
         with pytest.raises(Refused, match="lease lost"):
             order(client(wire, before_order=lost))
-    assert wire.sent == []
+    assert wire.requests == []
 
 
 def test_a_boot_device_is_set_with_its_flags_and_without_the_timeout_of_a_minute():
     wire = Wire((0, b""), (0, b""))
     client(wire).set_boot_device("cdrom", persistent=True, uefi=True, keep_on_timeout=True)
-    assert wire.sent == [(0, 8, 3, 8), (0, 8, 5, 0xE0, 0x14, 0, 0, 0)]
+    assert wire.requests == [(0, 8, 3, 8), (0, 8, 5, 0xE0, 0x14, 0, 0, 0)]
 
 
 def test_a_bmc_with_a_fixed_timeout_still_gets_the_boot_device():
     wire = Wire((0x80, b""), (0, b""))
     client(wire).set_boot_device("pxe", persistent=False, uefi=False, keep_on_timeout=True)
-    assert wire.sent[-1] == (0, 8, 5, 0x80, 0x04, 0, 0, 0)
+    assert wire.requests[-1] == (0, 8, 5, 0x80, 0x04, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_the_boot_device_is_set_with_the_boot_mode(instance, node, uefi, monkeyp
         ),
         "disk",
     )
-    assert uefi == bool(wire.sent[-1][3] & 0x20)
+    assert uefi == bool(wire.requests[-1][3] & 0x20)
 
 
 def test_an_interrupt_and_resets_of_the_bmc_are_one_message_each():
@@ -277,7 +277,7 @@ def test_an_interrupt_and_resets_of_the_bmc_are_one_message_each():
     connection.inject_nmi()
     connection.reset_bmc(warm=True)
     connection.reset_bmc(warm=False)
-    assert [(0, 2, 4), (6, 3), (6, 2)] == wire.sent
+    assert [(0, 2, 4), (6, 3), (6, 2)] == wire.requests
     assert 3 == len(orders)
 
 
@@ -291,7 +291,7 @@ def test_a_bmc_that_does_not_answer_its_reset_is_no_error():
 def test_a_raw_message_is_sent_unchanged_and_a_refusal_is_reported():
     wire = Wire((0, b"\x01\x02"), (0xC1, b""))
     assert b"\x01\x02" == client(wire).send_raw(bytes([0x06, 0x01, 0xFF]))
-    assert [(0x06, 0x01, 0xFF)] == wire.sent
+    assert [(0x06, 0x01, 0xFF)] == wire.requests
     with pytest.raises(Refused, match="0xc1"):
         client(wire).send_raw(bytes([0x06, 0x99]))
 
@@ -311,7 +311,7 @@ def test_a_speed_select_profile_is_one_message_for_each_processor(monkeypatch):
     assert Done() == management.run(
         target(ipmi_client="ipmitool"), "configure_intel_speedselect", args
     )
-    assert [(0x2C, 0x41, 4, 0, 0, 2), (0x2C, 0x41, 4, 0, 1, 2)] == wire.sent
+    assert [(0x2C, 0x41, 4, 0, 0, 2), (0x2C, 0x41, 4, 0, 1, 2)] == wire.requests
 
 
 @pytest.mark.parametrize(

@@ -101,10 +101,10 @@ class Picky:
 
     def __init__(self, **answers):
         self.answers = {int(name.removeprefix("suite_")): error for name, error in answers.items()}
-        self.sent = []
+        self.requests = []
 
     def __call__(self, bmc, netfn, command, data, deadline):
-        self.sent.append((bmc.cipher_suite, netfn, command))
+        self.requests.append((bmc.cipher_suite, netfn, command))
         if bmc.cipher_suite in self.answers:
             raise self.answers[bmc.cipher_suite]
         return 0, b"\x01\x00\x00"
@@ -119,19 +119,19 @@ def test_cipher_suites_are_tried_in_order_by_a_query_and_the_accepted_one_is_kep
     it = negotiating(wire)
     it.order(POWER_OFF)
     it.order(POWER_ON)
-    assert [(17, 6, 1), (3, 6, 1), (2, 6, 1), (2, 0, 2), (2, 0, 2)] == wire.sent
+    assert [(17, 6, 1), (3, 6, 1), (2, 6, 1), (2, 0, 2), (2, 0, 2)] == wire.requests
     wire.answers = {2: Unreachable("it restarts")}
     with pytest.raises(Unreachable):
         it.power_state()
     assert POWER_ON == it.power_state()
-    assert [17, 17] == [suite for suite, *_ in wire.sent[-2:]]
+    assert [17, 17] == [suite for suite, *_ in wire.requests[-2:]]
 
 
 def test_wrong_credentials_are_tried_with_one_cipher_suite():
     wire = Picky(suite_17=LoginRefused("RAKP 2 HMAC is invalid"))
     with pytest.raises(LoginRefused, match="RAKP"):
         negotiating(wire).power_state()
-    assert [(17, 6, 1)] == wire.sent
+    assert [(17, 6, 1)] == wire.requests
 
 
 @pytest.mark.parametrize(

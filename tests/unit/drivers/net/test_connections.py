@@ -52,7 +52,7 @@ def machine():
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.asked, server.handler, server.continued = arrival, Handler, threading.Event()
+        server.arrival, server.handler, server.continued = arrival, Handler, threading.Event()
         server.url = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
@@ -65,7 +65,7 @@ def ask(machine, stopped=0.0):
     """Ask in another process, which is stopped for some seconds; return its output."""
     command = [sys.executable, "-c", ASK, machine.url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert machine.asked.wait(PATIENCE)
+        assert machine.arrival.wait(PATIENCE)
         if stopped:
             os.kill(process.pid, signal.SIGSTOP)
             time.sleep(stopped)

@@ -37,10 +37,10 @@ class Client:
         if login is None:
             server.roles["auth/approle", "r1"] = Role({"": ALL}, "s1", ttl=60)
             login = AppRole("approle", "r1", "s1")
-        self.clock, self.seen = Clock(), []
+        self.clock, self.answers = Clock(), []
         self.connection = Connection(
             Server(server.address, namespace, ca_file, timeout),
-            lambda _seconds, *facts: self.seen.append(facts),
+            lambda _seconds, *facts: self.answers.append(facts),
         )
         self.tokens = Tokens(self.connection, login, self.clock)
         self.kv = Kv(self.connection, "secret", "ingot", self.tokens.current, self.tokens.refused)
@@ -64,7 +64,7 @@ def test_a_secret_is_created_read_and_destroyed(server):
     assert {} == server.keys
     with pytest.raises(Missing):
         client.kv.read("n/f/1")
-    assert [("login", "200"), ("create", "200"), ("read", "200")] == client.seen[:3]
+    assert [("login", "200"), ("create", "200"), ("read", "200")] == client.answers[:3]
 
 
 def test_a_secret_is_never_written_twice(server):

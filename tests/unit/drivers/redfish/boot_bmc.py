@@ -32,13 +32,13 @@ class Drive:
     slow: int = 0  # reads after an insertion that do not show it
     shows_image: bool = True
     medium: str | None = None
-    shown: str | None = None  # of the ejected medium, or before a slow insertion
+    stale_medium: str | None = None  # of the ejected medium, or before a slow insertion
     delay: int = 0
 
     def report(self) -> dict:
         medium = self.medium
         if self.delay:
-            self.delay, medium = self.delay - 1, self.shown
+            self.delay, medium = self.delay - 1, self.stale_medium
         image = medium if self.shows_image else None
         return {"Inserted": medium is not None, "Image": image}
 
@@ -46,11 +46,11 @@ class Drive:
         if self.medium is None:
             return 400
         if not self.stuck:
-            self.shown, self.delay, self.medium = self.medium, self.stale, None
+            self.stale_medium, self.delay, self.medium = self.medium, self.stale, None
         return 204
 
     def insert(self, image: str) -> None:
-        self.shown, self.delay, self.medium = self.medium, self.slow, image
+        self.stale_medium, self.delay, self.medium = self.medium, self.slow, image
 
 
 @dataclass

@@ -49,7 +49,7 @@ class Node:
 
     def __init__(self, machine, registry, **info):
         self.registry, self.uuid = registry, machine.uuid
-        self.info, self.internal, self.others = machine.driver_info() | info, {}, []
+        self.info, self.internal, self.other_nodes = machine.driver_info() | info, {}, []
 
     def target(self, progress=(), **fields):
         return replace(
@@ -59,7 +59,7 @@ class Node:
             driver_internal_info=self.internal,
             progress=dict(progress),
             nodes_with=lambda text: [
-                (name, info) for name, info in self.others if text in str(info)
+                (name, info) for name, info in self.other_nodes if text in str(info)
             ],
         )
 
@@ -161,11 +161,15 @@ def test_a_user_of_several_nodes_keeps_its_password(fleet, machine, registry):
     node = Node(machine, registry)
     same = {**node.info, "redfish_address": f"{node.info['redfish_address']}/redfish/v1"}
     other_user = {**same, "redfish_username": "other"}
-    node.others = [("its-twin", same), ("third", other_user), ("broken", {"redfish_address": 7})]
+    node.other_nodes = [
+        ("its-twin", same),
+        ("third", other_user),
+        ("broken", {"redfish_address": 7}),
+    ]
     with pytest.raises(NotSupported, match="node its-twin has the same user"):
         node.run()
     assert "admin" == machine.password
-    node.others = [("third", other_user), ("fourth", fleet.machines[1].driver_info())]
+    node.other_nodes = [("third", other_user), ("fourth", fleet.machines[1].driver_info())]
     assert isinstance(node.run(), Done)
 
 

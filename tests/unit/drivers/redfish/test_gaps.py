@@ -212,9 +212,9 @@ def test_a_repeated_read_of_the_power_state_is_one_request(bmc, node):
     lights(node)
     node.driver.bios.cache_bios_settings(node)
     bmc.changes[f"{SYSTEM}/Bios"] = None
-    bmc.asked.clear()
+    bmc.request_log.clear()
     assert "power off" == node.driver.power.get_power_state(node)
-    assert [("GET", bmc.machine.system_id)] == bmc.asked
+    assert [("GET", bmc.machine.system_id)] == bmc.request_log
 
 
 def test_the_virtual_media_of_a_second_manager_are_found(bmc, node):
@@ -425,7 +425,7 @@ def test_an_unsettled_power_state_is_none_for_both_readers_and_no_error(bmc, nod
 
 def test_a_sweep_reads_secure_boot_on_request(bmc, node):
     assert "power off" == sweep_of(node, secure_boot=True)
-    assert (False, 2) == (node.reports["secure_boot"], len(bmc.asked))
+    assert (False, 2) == (node.reports["secure_boot"], len(bmc.request_log))
 
 
 @pytest.mark.parametrize("change", [None, having(SecureBootEnable="yes"), lambda _: []])

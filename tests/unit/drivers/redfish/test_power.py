@@ -37,7 +37,7 @@ def known(bmc, *states, **fields):
     """Return a node that has read its BMC's documents; `states`: the next power states."""
     node = node_of(bmc, **fields)
     node.driver.power.get_power_state(node)
-    bmc.shown = list(states)
+    bmc.readings = list(states)
     return node
 
 
@@ -45,13 +45,13 @@ def known(bmc, *states, **fields):
 def test_one_layer_repeats_a_read_so_that_a_step_counts_a_silent_bmc_once(lost):
     with rude_bmc() as bmc:
         node = known(bmc, *[CUT] * lost)
-        (state,) = node.driver.power.bmcs._known.values()
+        (state,) = node.driver.power.bmcs._bmcs.values()
         if lost == 1:
             assert Done() == node.driver.power.read(node)
         else:
             with pytest.raises(Unreachable):
                 node.driver.power.read(node)
-        assert (lost // 3, []) == (state.failures, bmc.shown)
+        assert (lost // 3, []) == (state.failures, bmc.readings)
 
 
 def change(bmc, state, node=None, budget=60.0, on_poll=lambda polls: None):

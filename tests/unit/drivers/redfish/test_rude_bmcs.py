@@ -338,7 +338,7 @@ def documents(kind):
     """Return (path, pointer) of all properties of the documents that an order reads."""
     bmc, _ = try_(kind)
     contents = {**bmc.documents(), **bmc.more}
-    paths = {path.rstrip("/").replace(bmc.machine.uuid, "{id}") for _, path in bmc.asked}
+    paths = {path.rstrip("/").replace(bmc.machine.uuid, "{id}") for _, path in bmc.request_log}
     read = [path for path in sorted(paths & contents.keys()) if LOGIN not in path]
     return [
         (path, pointer)

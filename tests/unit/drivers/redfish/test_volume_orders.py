@@ -16,19 +16,19 @@ VOLUMES = f"{STORAGE}/Volumes"
 
 
 class RaidBmc(ScriptedBmc):
-    """A BMC with the volumes `own` on its controller, which DELETE removes and POST creates."""
+    """A BMC with `volumes` on its controller, which DELETE removes and POST creates."""
 
-    own: dict
+    volumes: dict
     is_stuck = False  # orders are accepted without effect
 
     def __post_init__(self):
         super().__post_init__()
-        self.own = {}
+        self.volumes = {}
 
     def add(self, name, drives=2, **facts):
         path = f"{VOLUMES}/{name}".replace("{id}", self.machine.uuid)
         links = [self.link(f"{STORAGE}/Drives/{number}") for number in range(drives)]
-        self.own[f"{VOLUMES}/{name}"] = {
+        self.volumes[f"{VOLUMES}/{name}"] = {
             "@odata.id": path, "Id": name, "Name": name, "CapacityBytes": 10**9,
             "Links": {"Drives": links}, **facts,
         }  # fmt: skip
@@ -38,11 +38,11 @@ class RaidBmc(ScriptedBmc):
 
     def answer(self, method, path, headers, body=b""):
         template = path.rstrip("/").replace(self.machine.uuid, "{id}")
-        self.more |= {path: {**volume} for path, volume in self.own.items()}
-        members = [self.link(volume_path) for volume_path in self.own]
+        self.more |= {path: {**volume} for path, volume in self.volumes.items()}
+        members = [self.link(volume_path) for volume_path in self.volumes]
         self.more[VOLUMES] = {"Members": members, **self.collection}
         answered = (method, template) in self.scripts
-        if not answered and method == "DELETE" and template in self.own:
+        if not answered and method == "DELETE" and template in self.volumes:
             self.orders.append((method, template, json.loads(body) if body else None))
             self.delete(template)
             return 204, b"", {}
@@ -58,7 +58,7 @@ class RaidBmc(ScriptedBmc):
 
     def delete(self, template):
         if not self.is_stuck:
-            del self.own[template]
+            del self.volumes[template]
             del self.more[template]
 
     def create(self, body):
@@ -87,7 +87,7 @@ def create(node, **disk):
 
 
 def left(bmc):
-    return [path.rpartition("/")[2] for path in bmc.own]
+    return [path.rpartition("/")[2] for path in bmc.volumes]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_volume_is_raid_by_its_type_or_its_drives(bmc, node, facts, raid):
     assert Done() == outcome
     assert ([] if raid else ["v"]) == left(bmc)
     assert [] == reports["raid_config"]["logical_disks"]
-    bmc.own.clear()
+    bmc.volumes.clear()
     bmc.add("v", **facts)
     with client.turn(node, node.driver.power.bmcs) as connection:
         assert [raid] * bool(raid) == [volume.raid for volume in storage.read(connection).volumes]
@@ -339,7 +339,7 @@ def test_a_volume_whose_job_waits_for_a_restart_gets_it(bmc, node):
     def look():
         if bmc.machine.power != "On":
             return 200, {}, job
-        if not bmc.own:
+        if not bmc.volumes:
             bmc.add("new", RAIDType="RAID1")
         return 200, {}, {**job, "JobState": "Completed"}
 

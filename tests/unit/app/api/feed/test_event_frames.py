@@ -15,10 +15,10 @@ EVENTS = [
 
 class Selects:
     def __init__(self, name):
-        self.name, self.asked = name, 0
+        self.name, self.reads = name, 0
 
     def __call__(self, row):
-        self.asked += 1
+        self.reads += 1
         return vars(row)[self.name]
 
     def __eq__(self, other):
@@ -50,7 +50,7 @@ def test_a_part_has_the_selected_events_of_those_given(begin, end, name, part):
 def test_equal_conditions_are_evaluated_once():
     parts, condition, twin = Parts(), Selects("even"), Selects("even")
     assert parts.of(EVENTS, condition) is parts.of(EVENTS, twin)
-    assert (6, 0) == (condition.asked, twin.asked)
+    assert (6, 0) == (condition.reads, twin.reads)
 
 
 def test_few_parts_are_kept():
@@ -58,4 +58,4 @@ def test_few_parts_are_kept():
     for number in range(100):
         events = [Event(number, SimpleNamespace(even=True), b"", 0.0)]
         assert 1 == parts.of(events, Selects("even")).events
-    assert len(parts._kept) <= Parts.KEPT
+    assert len(parts._parts) <= Parts.KEPT

@@ -136,7 +136,7 @@ def test_a_changed_policy_file_is_read_again(tmp_path, monkeypatch):
     path = tmp_path / "policy.yaml"
     path.write_text('"baremetal:node:get": "role:admin"')
     monkeypatch.setattr(file, "FRESH", 0)
-    policy._known_until = 0
+    policy._decisions_expire_at = 0
     assert policy.allows("baremetal:node:get", caller, {})
 
 

@@ -16,13 +16,13 @@ class Bmc:
     """Answers requests from a table of path -> body, or (status, Location)."""
 
     def __init__(self, table, batch_size=BATCH):
-        self.table, self.batch_size, self.asked = table, batch_size, []
+        self.table, self.batch_size, self.request_log = table, batch_size, []
 
     def ask(self, paths):
         assert len(paths) <= BATCH
         answers = []
         for path in paths[: self.batch_size]:
-            self.asked.append(path)
+            self.request_log.append(path)
             entry = self.table.get(path, (404, None))
             if isinstance(entry, str):
                 answers.append(Answer(path, 200, body=entry))
@@ -52,7 +52,7 @@ def test_documents_are_read_breadth_first_and_once():
         f"{V1}/",
         *(f"{V1}/{name}" for name in ("Systems", "Managers", "Systems/1", "Managers/1")),
     ]
-    assert paths == bmc.asked == [answer.path for answer in recording.answers]
+    assert paths == bmc.request_log == [answer.path for answer in recording.answers]
     assert [] == recording.unread
     assert 404 == recording.answers[-1].status
 
@@ -65,7 +65,7 @@ def test_pages_and_redirects_are_followed_to_their_end():
         f"{V1}/Systems?$skip=1": (302, f"{V1}/Systems?$skip=1"),
     })  # fmt: skip
     bmc.crawl()
-    assert [f"{V1}/Systems", f"{V1}/Systems/", f"{V1}/Systems?$skip=1"] == bmc.asked[2:]
+    assert [f"{V1}/Systems", f"{V1}/Systems/", f"{V1}/Systems?$skip=1"] == bmc.request_log[2:]
 
 
 def test_documents_of_the_owner_are_left_out():
@@ -76,7 +76,7 @@ def test_documents_of_the_owner_are_left_out():
     ]  # fmt: skip
     bmc = Bmc({f"{V1}/": document(*left_out, f"{V1}/AccountService/Accounts")})
     bmc.crawl()
-    assert [f"{V1}/AccountService/Accounts"] == bmc.asked[2:]
+    assert [f"{V1}/AccountService/Accounts"] == bmc.request_log[2:]
 
 
 def test_the_number_of_documents_is_limited_and_the_others_are_listed():
@@ -98,11 +98,11 @@ def test_a_path_without_an_answer_is_listed_and_not_asked_for_again():
     bmc = Bmc({f"{V1}/": document(f"{V1}/Bad", f"{V1}/Good"), f"{V1}/Bad": (0, None)})
     recording = bmc.crawl()
     assert [f"{V1}/Bad"] == recording.unread
-    assert 1 == bmc.asked.count(f"{V1}/Bad")
+    assert 1 == bmc.request_log.count(f"{V1}/Bad")
     assert f"{V1}/Bad" not in {answer.path for answer in recording.answers}
 
 
 def test_the_system_of_the_node_is_read_early():
     bmc = Bmc({f"{V1}/": document(f"{V1}/Chassis")})
     assert f"{V1}/Systems/2" == bmc.crawl(system=f"{V1}/Systems/2").system
-    assert f"{V1}/Systems/2" == bmc.asked[2]
+    assert f"{V1}/Systems/2" == bmc.request_log[2]

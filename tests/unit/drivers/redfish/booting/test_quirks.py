@@ -261,4 +261,4 @@ def test_a_machine_matches_by_vendor_model_and_firmware(identity, differences):
 def test_the_manager_is_read_only_for_vendors_whose_rows_need_it(bmc, node):
     is_made_by(bmc, "HPE")
     node.driver.management.set_boot_device(node, "cdrom")
-    assert ("GET", MANAGER) not in bmc.asked
+    assert ("GET", MANAGER) not in bmc.request_log

@@ -163,7 +163,7 @@ def all_of(first_change, second_change):
 
 def changes_of(command):
     """Strategy of (path, change) for the documents that a command reads."""
-    requests = run(command, {}).asked
+    requests = run(command, {}).request_log
     bmc = LocalBmc()
     documents = bmc.documents()
     read = {
@@ -208,7 +208,7 @@ SINGLE = ("power order", "boot mode", "secure boot", "interrupt")
 def read_documents(command):
     """Return the paths of the documents that a command reads."""
     bmc = LocalBmc()
-    paths = {path.rstrip("/") for _, path in run(command, {}).asked}
+    paths = {path.rstrip("/") for _, path in run(command, {}).request_log}
     return {path.replace(bmc.machine.uuid, "{id}") for path in paths} & bmc.documents().keys()
 
 
@@ -244,5 +244,5 @@ def test_each_property_may_be_missing_null_or_of_another_type(number):
             for value in (GONE, None, retyped(value_at(document, pointer))):
                 command = readers()[path][next(turns) % len(readers()[path])]
                 bmc = run(command, {path: changed(pointer, value)})
-                orders = [method for method, _ in bmc.asked if method not in {"GET", "HEAD"}]
+                orders = [method for method, _ in bmc.request_log if method not in {"GET", "HEAD"}]
                 assert command not in SINGLE or len(orders) <= 1, (path, pointer, value, command)

@@ -80,11 +80,11 @@ def test_any_answer_is_a_power_state_or_a_typed_error(hostile, monkeypatch, read
     )
     @given(st.sampled_from(STATUSES), HEADERS, BODIES)
     def try_(status, headers, body):
-        hostile.asked.clear()
+        hostile.request_log.clear()
         hostile.rule = only(path, (status, headers, body))
         with suppress(HardwareError):
             state = read(node(hostile, 1.0))
             assert state in {"power on", "power off", None}, "None: an unsettled state"
-        assert 40 > len(hostile.asked)
+        assert 40 > len(hostile.request_log)
 
     try_()

@@ -108,7 +108,7 @@ def test_a_collection_without_one_of_its_pages_is_no_collection(bmc, read, page)
     )
     with pytest.raises(Unexpected):
         read(node(bmc, redfish_system_id=None))
-    assert 20 > len(bmc.asked)
+    assert 20 > len(bmc.request_log)
 
 
 #: Code that makes a connection to a BMC, or reads pages -> the modules that may have it.

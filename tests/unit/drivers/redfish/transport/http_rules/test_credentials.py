@@ -68,12 +68,12 @@ def test_an_etag_that_is_never_right_ends(bmc):
 def test_basic_credentials_are_utf8(bmc, read, password):
     bmc.user = "ädmin"
     assert "power on" == read(node(bmc, redfish_password=password))
-    for _, _, headers, _ in bmc.asked:
+    for _, _, headers, _ in bmc.request_log:
         if header := headers.get("Authorization"):
             credentials = base64.b64decode(header.removeprefix("Basic ")).decode()
             assert f"ädmin:{password}" == credentials
         assert "X-Evil" not in headers
-    assert any("Authorization" in headers for _, _, headers, _ in bmc.asked)
+    assert any("Authorization" in headers for _, _, headers, _ in bmc.request_log)
 
 
 @both
@@ -99,7 +99,7 @@ def test_a_process_logs_out_at_its_end_and_not_for_long(bmc, other):
     assert 1.4 > time.monotonic() - began
     assert [("DELETE", f"{SESSIONS}/1")] == bmc.requests("DELETE") == other.requests("DELETE")
     assert "power on" == by_sushy(it), "the next command logs in again"
-    bmc.asked.clear()
+    bmc.request_log.clear()
     bmc.rule = lambda handler: (401, {}, b"") if handler.command == "DELETE" else None
     bmcs.log_out(0.5)
     assert [] == bmc.requests("POST"), "no login to log out"

@@ -33,7 +33,7 @@ def test_a_read_is_repeated_a_few_times_only(bmc, read):
         read(node(bmc))
     # aiohttp itself sends each of them once more when the connection was closed
     assert (6 if read is by_sweep else 3) == bmc.requests().count(("GET", SYSTEM))
-    bmc.asked.clear()
+    bmc.request_log.clear()
     bmc.rule = only(SYSTEM, (500, {}, b""))
     with pytest.raises(Unexpected):
         read(node(bmc))
@@ -111,7 +111,7 @@ def test_each_request_has_a_connection_of_its_own(bmc, read, keeps):
         it = node(bmc)
         assert "power on" == read(it)
         it.driver.power.order(it, "power off")
-    assert {"close"} == {headers["Connection"] for *_, headers, _ in bmc.asked}
+    assert {"close"} == {headers["Connection"] for *_, headers, _ in bmc.request_log}
     assert len(set(bmc.clients)) == len(bmc.clients)
     assert 10 == len(bmc.orders())
 
@@ -139,7 +139,7 @@ def test_only_what_was_not_sent_or_changes_nothing_is_sent_again(
 ):
     talk = conversation(Peer("http://bmc"), request_, time.monotonic() + 60)
     next(talk)
-    failure = Failure("broke off", sent=is_sent, repeats=2)
+    failure = Failure("broke off", was_sent=is_sent, repeats=2)
     for _ in range(sendings - 1):
         talk.throw(failure)
     with pytest.raises(Unreachable) as raised:
@@ -151,7 +151,7 @@ def test_a_late_command_repeats_nothing():
     talk = conversation(Peer("http://bmc"), Request("GET", "http://bmc/x"), time.monotonic())
     next(talk)
     with pytest.raises(Unreachable):
-        talk.throw(Failure("broke off", sent=False, repeats=2))
+        talk.throw(Failure("broke off", was_sent=False, repeats=2))
 
 
 EVENTS = f"{ROOT}/EventService"

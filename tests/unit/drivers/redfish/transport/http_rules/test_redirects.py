@@ -64,7 +64,7 @@ def test_a_redirect_to_another_address_is_refused_with_both(bmc, other, read, ho
         read(node(bmc))
     assert bmc.url in str(raised.value)
     assert place in str(raised.value)
-    assert [] == other.asked
+    assert [] == other.request_log
 
 
 @both
@@ -75,7 +75,7 @@ def test_a_circle_of_redirects_is_named(bmc, read, ways):
     )
     with pytest.raises(Unexpected, match=r"in a circle: .* -> "):
         read(node(bmc))
-    assert 10 > len(bmc.asked)
+    assert 10 > len(bmc.request_log)
 
 
 @both
@@ -85,7 +85,7 @@ def test_redirects_without_end_are_given_up(bmc, read):
     )
     with pytest.raises(Unexpected, match="redirects too often"):
         read(node(bmc))
-    assert 10 > len(bmc.asked)
+    assert 10 > len(bmc.request_log)
 
 
 @both
@@ -117,17 +117,17 @@ def test_a_redirect_from_http_to_https_of_the_same_host_is_followed_and_never_ba
             lambda handler: (301, {"Location": bmc.url + handler.path}, b""),
             None,
         )
-        bmc.asked.clear()
+        bmc.request_log.clear()
         with pytest.raises(Unexpected, match="to another address"):
             read(node(secure, **trusting))
-        assert [] == bmc.asked
+        assert [] == bmc.request_log
     peer._place.cache_clear()
 
 
 def test_a_login_is_redirected_with_its_body(bmc):
     for status in (301, 302, 307, 308):
         bmc.rule = redirecting(status, "{path}/")
-        bmc.asked.clear()
+        bmc.request_log.clear()
         assert "power on" == by_sushy(node(bmc, redfish_auth_type="session"))
         assert ("POST", f"{SESSIONS}/") in bmc.requests("POST")
 
@@ -172,4 +172,4 @@ def test_an_order_that_leads_to_another_address_is_not_given(bmc, other):
     with pytest.raises(Unexpected, match="was not ordered") as raised:
         it.driver.power.order(it, "power off")
     assert not isinstance(raised.value, Unconfirmed)
-    assert [] == other.asked
+    assert [] == other.request_log
