@@ -247,7 +247,7 @@ async def _delivered(
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         absent = isinstance(error, aiohttp.ClientConnectorError | TimeoutError)
         raise Failure(
-            f"did not answer ({type(error).__name__})", sent=True, repeats=0 if absent else 2
+            f"did not answer ({type(error).__name__})", was_sent=True, repeats=0 if absent else 2
         ) from None
     raw = Answer(answer.status, answer.reason or "", answer.headers, body)
     return received(Peer(connection.access.address), step, raw)
