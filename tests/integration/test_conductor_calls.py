@@ -26,7 +26,7 @@ class Leases(AlwaysGiven):
         self.callback, self.free = callback, free
 
     def take(self, node, fence, has_valid_fence):
-        self.taken()
+        self.callback()
         return super().take(node, fence, has_valid_fence) if self.free else None
 
 

@@ -18,7 +18,7 @@ UNKNOWN = {"itemNotFound": {"code": 404, "message": "No instances found for any 
 
 
 class Nova(Handler):
-    """Nova's events; `status`, `answer`: of the next answers; `told`: (instance, tag) of the events."""
+    """Nova's events; `status`, `answer`: of the next answers; `events`: (instance, tag) of the events."""
 
     def do_POST(self):
         assert "/v2.1/os-server-external-events" == self.path
@@ -38,7 +38,7 @@ class Nova(Handler):
 
 @pytest.fixture
 def nova():
-    with serving(Nova, told=[], status=200, answer=None) as server:
+    with serving(Nova, events=[], status=200, answer=None) as server:
         yield server
 
 

@@ -94,7 +94,7 @@ def test_a_machine_cannot_ask_or_order_the_terminal_of_an_open_console(sequence)
 def test_an_endless_string_of_a_machine_needs_no_memory_and_ends():
     terminal_filter = TerminalFilter()
     assert b"" == b"".join(terminal_filter.feed(b"\x1b]0;" + b"x" * 1000) for _ in range(10))
-    assert len(terminal_filter._kept) <= LONGEST
+    assert len(terminal_filter._unended_part) <= LONGEST
     assert b"after" == terminal_filter.feed(b"\x07after")
 
 

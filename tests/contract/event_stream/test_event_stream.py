@@ -28,7 +28,7 @@ def test_a_stream_has_the_events_of_the_list(api):
         api("PATCH", "/v1/nodes/n2", [{"op": "add", "path": "/extra/a", "value": 1}])
         listed_events = listed(api)
         assert listed_events == events(first_messages + reader.take(len(listed_events) - 1))
-        assert listed_events[-1]["sequence"] == reader.last
+        assert listed_events[-1]["sequence"] == reader.last_sequence
 
 
 @on_both
@@ -132,7 +132,7 @@ def test_a_gap_is_announced(api):
         session.execute(delete(ChangeEvent).where(ChangeEvent.sequence <= 3))
     with streaming(api, "?after=2") as reader:
         assert ("gap", {"after": 2, "first": 4}) == reader.message()
-        assert 3 == reader.last
+        assert 3 == reader.last_sequence
         assert [4, 5] == [event["sequence"] for event in events(reader.take(2))]
     with streaming(api, "?after=3") as reader:
         assert [4, 5] == [event["sequence"] for event in events(reader.take(2))]
@@ -170,4 +170,4 @@ def test_events_with_the_numbers_of_a_restored_database_are_not_taken_for_those_
             reader.heartbeat()
             other = api.node()["uuid"]
             assert [other] == [event["node_uuid"] for event in events(reader.take(1))]
-            assert 2 == reader.last
+            assert 2 == reader.last_sequence

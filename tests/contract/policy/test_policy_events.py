@@ -159,7 +159,7 @@ def test_a_stream_conceals_what_the_list_conceals(guarded, things, ask, soon, ca
         expected = seen(ask, caller, f"?after={last_sequence}")
         assert expected == {of(reader.message()[1]) for _ in range(len(expected))}
         newest = guarded.api("GET", "/v1/events?after=0").json["last"]
-        position = reader.last
+        position = reader.last_sequence
         while position < newest:
             position = int(reader.heartbeat().rsplit(b"id: ")[-1])
     finally:

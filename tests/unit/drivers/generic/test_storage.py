@@ -116,7 +116,7 @@ def test_nothing_is_attached_or_detached_without_the_lease(volumes):
     [
         ({"broken": 500}, Unexpected, "500 for volume v-1: out of order"),
         ({"broken": 403}, Refused, "403 for volume v-1: out of order"),
-        ({"known": {"v-2"}}, NotFound, "404 for volume v-1: no such volume"),
+        ({"ids": {"v-2"}}, NotFound, "404 for volume v-1: no such volume"),
     ],
 )
 def test_errors_of_the_service_are_named_with_the_volume(volumes, change, expected, words):

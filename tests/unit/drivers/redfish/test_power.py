@@ -159,9 +159,9 @@ def test_lost_reads_after_a_taken_order_do_not_fail_it(cuts):
 
 
 def test_one_lost_read_before_an_order_does_not_fail_it():
-    with rude_bmc(power="On", shown=[CUT]) as bmc:
+    with rude_bmc(power="On", readings=[CUT]) as bmc:
         assert (Done(), ["ForceOff"]) == (change(bmc, POWER_OFF), bmc.orders)
-    with rude_bmc(power="On", shown=[CUT]) as bmc:
+    with rude_bmc(power="On", readings=[CUT]) as bmc:
         node = node_of(bmc)
         assert (Done(), POWER_ON) == (node.driver.power.read(node), node.reports["power_state"])
 

@@ -148,7 +148,7 @@ class VolumeBmc(RaidBmc):
     collection = {"@Redfish.OperationApplyTimeSupport": {"SupportedValues": ["Immediate"]}}
 
     def is_right(self):
-        return not self.own
+        return not self.volumes
 
 
 class DeletionBmc(Rude, VolumeBmc):
@@ -163,7 +163,7 @@ class CreationBmc(Rude, VolumeBmc):
         return run_of("raid", "apply_configuration", raid_config=config)
 
     def is_right(self):
-        return len(self.own) == 1
+        return len(self.volumes) == 1
 
 
 class MediumBmc(Rude):
