@@ -271,6 +271,9 @@ class Target:
     crashes: int = 0  # number of attempts of this step that ended with a crash: no outcome recorded
     #: called right before each command to a BMC or agent that changes its state; raises LeaseLost
     before_order: Callable[[], None] = lambda: None
+    #: keeps a progress of the step at once: a later attempt has it if this one crashes; raises
+    #: LeaseLost
+    keep_progress: Callable[[Mapping[str, Any]], None] = lambda _progress: None
     #: called after each request to the agent with its command, the agent's URL, the result (as in
     #: `bmc.Observe`) and the seconds
     observe_agent: Callable[[str, str, str, float], None] = lambda *_: None
@@ -362,10 +365,20 @@ def run_parts(target: Target, parts: Mapping[str, Callable[[Target], Outcome | N
     for name in names[start:]:
         if name != names[start] and "agent_token" in target.reports:
             return Wait({**step_progress, name: {}}, poll_after=0)
-        returned = parts[name](replace(target, progress=target.progress.get(name, {})))
+        returned = parts[name](_part_target(target, name, step_progress))
         outcome = Done() if returned is None else returned
         if isinstance(outcome, Wait | Hold):
             return replace(outcome, progress={**step_progress, name: dict(outcome.progress)})
         if not isinstance(outcome, Done):
             return outcome
     return outcome
+
+
+def _part_target(target: Target, name: str, step_progress: Mapping[str, Any]) -> Target:
+    """Return the target of a part of a step, whose progress is kept beside that of the step."""
+
+    def keep_progress(progress: Mapping[str, Any]) -> None:
+        target.keep_progress({**step_progress, name: dict(progress)})
+
+    part_progress = target.progress.get(name, {})
+    return replace(target, progress=part_progress, keep_progress=keep_progress)

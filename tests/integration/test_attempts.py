@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 
@@ -201,6 +202,50 @@ def test_a_step_that_lost_its_lease_is_dispatched_again_at_once(inside, cleaning
     run(inside, name)
     assert "available" == inside.read(node.id).provision_state
     assert [2, 1, 1] == [step.attempts for step in inside.steps(name)]
+
+
+ORDER = {"order": "firmware", "sending": True}
+
+
+def test_the_next_attempt_has_the_progress_that_a_dead_one_has_kept(inside, cleaning, monkeypatch):
+    _, name = cleaning
+    progresses = []
+
+    def keep(target, _step):
+        progresses.append(target.progress)
+        target.keep_progress({"order": "planned"})
+        target.keep_progress(ORDER)
+        raise LeaseLost("the process dies")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(attempts, "call_of", lambda target, step: partial(keep, target, step))
+        for _ in range(2):
+            run(inside, name)
+            reconciler.reconcile(inside.runtime, Contact(15.0), lambda _name: 0)
+    assert [{}, ORDER] == progresses
+    run(inside, name)
+    assert {"done"} == {step.state for step in inside.steps(name)[:1]}
+
+
+def test_an_attempt_that_was_replaced_keeps_no_progress(inside, cleaning):
+    _, name = cleaning
+    attempt = claims.claim(inside.claimant, name, 1, 0)
+    claims.keep_progress(inside.claimant, attempt, ORDER)
+    claims.expire(inside.claimant, attempt)
+    reconciler.reconcile(inside.runtime, Contact(15.0), lambda _name: 0)
+    with pytest.raises(LeaseLost):
+        claims.keep_progress(inside.claimant, attempt, {"order": "another"})
+    assert ORDER == inside.steps(name)[0].progress
+
+
+def test_a_progress_that_is_no_json_is_a_defect_of_the_driver(inside, cleaning, monkeypatch):
+    _, name = cleaning
+    call = lambda target, _step: partial(target.keep_progress, {"order": object()})  # noqa: E731
+    monkeypatch.setattr(attempts, "call_of", call)
+    run(inside, name)
+    error = inside.operation(name).error
+    assert "defect" == error["code"]
+    assert "progress" in error["message"]
 
 
 def test_a_message_with_the_name_of_another_node_claims_nothing(inside, cleaning):

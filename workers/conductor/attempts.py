@@ -7,7 +7,7 @@ transaction is open while the driver talks to the machine.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -307,9 +307,16 @@ def _target(conductor: Conductor, attempt: Attempt, before_order: Callable[[], N
         resumed=attempt.resumed,
         crashes=step.deaths,
         before_order=before_order,
+        keep_progress=partial(_keep_progress, conductor, attempt),
         nodes_with=partial(targets.nodes_with, conductor.runtime, node),
         reports=attempt.reports,
     )
+
+
+def _keep_progress(conductor: Conductor, attempt: Attempt, progress: Mapping[str, Any]) -> None:
+    """Store a progress that the driver reports during the attempt. Raises LeaseLost, Unusable."""
+    document = results.checked_progress(Wait(progress))
+    until_available(lambda: claims.keep_progress(conductor, attempt, document))
 
 
 def _borrow_child(conductor: Conductor, attempt: Attempt) -> bool:

@@ -43,6 +43,7 @@ from app.models import (
 )
 from app.models.base import Base
 from app.process import release
+from drivers.core.errors import LeaseLost
 from drivers.core.steps import Outcome
 from workers.conductor.conductor import MARK, Conductor
 
@@ -317,6 +318,26 @@ def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -
         if not count:
             connection.rollback()
     return bool(count)
+
+
+_LOCK_HELD = Prepared(select(_operations.c.id).where(*_HELD).with_for_update())
+_KEEP_PROGRESS = Prepared(
+    update(_steps)
+    .where(_steps.c.id == bindparam("step"))
+    .values(progress=bindparam("kept", type_=_steps.c.progress.type))
+)
+
+
+def keep_progress(conductor: Conductor, attempt: Attempt, progress: Mapping[str, Any]) -> None:
+    """
+    Store the progress of a step during an attempt.
+
+    Raises LeaseLost: the claim is no longer valid, and nothing is stored.
+    """
+    with conductor.write_connection() as connection:
+        if not _LOCK_HELD.first(connection, _held(conductor, attempt)):
+            raise LeaseLost(f"the operation on node {attempt.node.uuid} was dispatched again")
+        _KEEP_PROGRESS.count(connection, {"step": attempt.step.id, "kept": dict(progress)})
 
 
 _GIVE_UP = Prepared(update(_operations).where(*_HELD).values(deadline_at=now()))

@@ -44,13 +44,13 @@ def checked(outcome: object) -> Outcome:
         case Wait():
             return replace(
                 outcome,
-                progress=_progress(outcome),
+                progress=checked_progress(outcome),
                 poll_after=_seconds(outcome, "poll_after"),
                 timeout=_seconds(outcome, "timeout"),
                 reason=_reason(outcome),
             )
         case Hold():
-            return replace(outcome, progress=_progress(outcome))
+            return replace(outcome, progress=checked_progress(outcome))
         case Failed():
             for field, kind in (("reason", str), ("code", str), ("retryable", bool)):
                 if not isinstance(getattr(outcome, field), kind):
@@ -79,7 +79,8 @@ def failure(label: str, error: BaseException) -> Failed:
     )
 
 
-def _progress(outcome: Outcome) -> Mapping[str, Any]:
+def checked_progress(outcome: Wait | Hold) -> Mapping[str, Any]:
+    """Return the progress of an outcome, safe to record. Raises Unusable."""
     progress, size = _json(outcome, "progress")
     if size > MOST_JSON:
         raise Unusable(

@@ -1,8 +1,8 @@
 """
 Redfish: orders with outcomes, each sent once.
 
-`place` sends an order, `follow` waits for the end of its task. The progress of their `Wait`s is the
-record of the order: the request before it is sent, its answer afterwards. If a conductor has
+`place` sends an order, `follow` waits for the end of its task. The progress of the step is the
+record of the order: the request right before it is sent, its answer afterwards. If a conductor has
 crashed in between, or the answer was lost, the order is not sent again: the BMC's tasks and the
 machine's state tell whether it was taken.
 """
@@ -128,28 +128,31 @@ def place(target: Target, bmcs: Bmcs, order: Order, pace: Pace) -> Outcome:
 
     `Done` once it is accepted: its result is the record, for `follow`.
     """
-    record = target.progress
+    record = _recorded(target)
+    # a record of the previous release has no mark: an attempt that crashed since may have sent it
+    crashed = target.crashes > record.get("crashes", target.crashes)
+    if "lost" in record or record.get("sending", crashed):
+        return _settle(target, bmcs, order, pace, record)
     if "request" not in record:
-        return Wait({**_plan(target, bmcs, order), "crashes": target.crashes}, poll_after=0)
-    # an attempt that crashed since the record was written may have sent it
-    if "lost" in record or target.crashes > record["crashes"]:
-        return _settle(target, bmcs, order, pace)
-    request = Request(**record["request"])
-    answer = send(target, bmcs, request)
-    return _decide(target, order, pace, request, answer)
+        record = _plan(target, bmcs, order)
+    answer = send(target, bmcs, record)
+    return _decide(target, order, pace, record, answer)
 
 
-def send(target: Target, bmcs: Bmcs, request: Request) -> Answer:
+def send(target: Target, bmcs: Bmcs, record: Record) -> Answer:
     """
-    Send a request once.
+    Send the request of a record once; the record is kept before, with the mark `sending`.
 
     Raises LeaseLost: it was not sent.
     """
+    request = Request(**record["request"])
     is_sent = False
     try:
         with client.turn(target, bmcs) as bmc:
             bmc.open()
             target.before_order()
+            target.keep_progress({**record, "sending": True})
+            target.before_order()  # the database may have been slow
             is_sent = True
             reply = bmc.order(request.method, request.path, request.body, request.etag)
     except LeaseLost:
@@ -237,17 +240,24 @@ def _plan(target: Target, bmcs: Bmcs, order: Order) -> dict[str, Any]:
     try:
         with client.turn(target, bmcs) as bmc:
             request = asdict(order.request(bmc))
-            return {"request": request, "facts": order.facts(bmc), "tasks": tasks.listed(bmc)}
+            facts = order.facts(bmc)
+            return {
+                "request": request,
+                "facts": facts,
+                "tasks": tasks.listed(bmc),
+                "sending": False,
+            }
     except LeaseLost:
         raise
     except HardwareError as error:
         raise type(error)(f"{order.subject} was not ordered: {error}") from error
 
 
-def _decide(target: Target, order: Order, pace: Pace, request: Request, answer: Answer) -> Outcome:
+def _decide(target: Target, order: Order, pace: Pace, record: Record, answer: Answer) -> Outcome:
     """Return the outcome of an answer."""
-    record = {**_recorded(target), "crashes": target.crashes}
+    record = {**record, "crashes": target.crashes}  # the previous release reads it
     if answer.result in (Result.REFUSED, Result.UNKNOWN) and answer.status is not None:
+        request = Request(**record["request"])
         other_request = order.instead(request, record["facts"], answer.words)
         if other_request is not None:
             return Wait({**record, "request": asdict(other_request)}, poll_after=0)
@@ -256,6 +266,7 @@ def _decide(target: Target, order: Order, pace: Pace, request: Request, answer: 
     if answer.result is Result.BUSY:
         tries = int(record.get("refusals", 0)) + 1
         if pace.is_over(tries, pace.patience):
+            target.keep_progress(record)  # without the mark: the next attempt sends it
             reason = f"{order.subject} was not ordered: {answer.words}"
             return Failed(reason, FailureCode.BUSY, retryable=True)
         awaited_event = f"the BMC to accept {order.subject}"
@@ -265,9 +276,8 @@ def _decide(target: Target, order: Order, pace: Pace, request: Request, answer: 
     return Done({**record, "paths": list(answer.paths)})
 
 
-def _settle(target: Target, bmcs: Bmcs, order: Order, pace: Pace) -> Outcome:
+def _settle(target: Target, bmcs: Bmcs, order: Order, pace: Pace, record: Record) -> Outcome:
     """Find out whether an order without an answer was taken."""
-    record = _recorded(target)
     loss_reason = record.get("lost", "its answer was not recorded")
     looks = int(record.get("looks", 0)) + 1
     is_taken, path = False, None
@@ -288,7 +298,8 @@ def _settle(target: Target, bmcs: Bmcs, order: Order, pace: Pace) -> Outcome:
     if not order.is_repeatable or record.get("repeated"):
         return _unconfirmed(order, loss_reason)
     kept_facts = {name: value for name, value in record.items() if name not in ("lost", "looks")}
-    return Wait({**kept_facts, "crashes": target.crashes, "repeated": True}, poll_after=0)
+    unsent_record = {**kept_facts, "sending": False, "crashes": target.crashes}
+    return Wait({**unsent_record, "repeated": True}, poll_after=0)
 
 
 def _await_effect(order: Order, pace: Pace, record: Record) -> Wait:

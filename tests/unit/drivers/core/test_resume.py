@@ -10,6 +10,7 @@ from drivers.core.bmc import Bmcs
 from drivers.core.registry import load
 from drivers.core.steps import Done, Failed, Flow, Wait
 from drivers.simulator.simulator import running
+from tests.unit.drivers.crashes import attempt_of, crashed
 from tests.unit.drivers.machines import OPTIONS, image_server, target
 
 #: Every shipped step, by the class of its interface. rerun: it reads before it acts, or
@@ -310,8 +311,9 @@ def finish_with_deaths(node, kind, step, **args):
     """Call a step until it ends; before each call another one crashes, and its outcome is lost."""
     interface = node.driver.by_kind[kind]
     for _ in range(200):
+        node = attempt_of(node)
         interface.run(node, step, args)
-        node = replace(node, resumed=True, crashes=node.crashes + 1, reports={})
+        node = attempt_of(crashed(node))
         outcome = interface.run(node, step, args)
         if not isinstance(outcome, Wait):
             return outcome

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from drivers.core import reserved
-from drivers.core.steps import Done, Failed, Flow, Hold, Wait
+from drivers.core.steps import AWAITED, Done, Failed, Flow, Hold, Wait
 from drivers.core.target import Agent, run_parts
 from drivers.redfish.changes.restart import through_restart
 from tests.unit.drivers.machines import OPTIONS, target
@@ -60,6 +60,20 @@ def test_a_completed_part_is_not_called_again():
     assert Wait({"own": 1, "new": {"asked": True}}, 1) == waiting
     assert Done() == run_parts(target(progress=waiting.progress), parts)
     assert ["old"] == called
+
+
+def test_a_progress_that_a_part_keeps_resumes_the_step_at_this_part():
+    kept_progresses = []
+    node = target(
+        progress={"own": 1, "old": {"looks": 1}, AWAITED: "the order"},
+        keep_progress=kept_progresses.append,
+    )
+
+    def outer(part):
+        return run_parts(part, {"inner": lambda inner: inner.keep_progress({"sending": True})})
+
+    run_parts(node, {"old": lambda _: Done(), "outer": outer})
+    assert [{"own": 1, "outer": {"inner": {"sending": True}}}] == kept_progresses
 
 
 def test_a_step_ends_with_its_last_part_or_the_first_failure():

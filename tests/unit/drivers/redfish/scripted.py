@@ -11,6 +11,7 @@ from drivers.core.errors import HardwareError, Unconfirmed
 from drivers.core.steps import Wait
 from drivers.redfish.transport.client import Connection
 from drivers.simulator.redfish_bmc.documents import ROOT
+from tests.unit.drivers.crashes import attempt_of, crashed
 from tests.unit.drivers.documents import LocalBmc
 
 TASK = f"{ROOT}/TaskService/Tasks/JID_1"
@@ -139,16 +140,16 @@ def run(
 def finish(node, part, polls=2000, crash=lambda call: False, waits=None):
     """Call a part of a step until it ends, as `run` does."""
     for call in range(polls):
-        node = replace(node, reports={})
+        node = attempt_of(node)
         try:
             outcome = part(node)
         except Died:
-            node = replace(node, crashes=node.crashes + 1, resumed=True)
+            node = crashed(node)
             continue
         except HardwareError as raised:
             return raised, node.reports
         if crash(call):
-            node = replace(node, crashes=node.crashes + 1, resumed=True)
+            node = crashed(node)
             continue
         if not isinstance(outcome, Wait):
             return outcome, node.reports

@@ -14,6 +14,7 @@ from drivers.redfish import raid_plan, storage
 from drivers.redfish.changes import restart
 from drivers.redfish.storage import Controller, Drive, Volume
 from drivers.simulator.simulator import running
+from tests.unit.drivers.crashes import attempt_of, crashed
 from tests.unit.drivers.machines import target
 
 GIB = 2**30
@@ -166,9 +167,10 @@ def finish(node, step, *, deaths=False, **args):
     """
     reports = {}
     for _ in range(300):
+        node = attempt_of(node)
         if deaths:
             node.driver.raid.run(node, step, args)
-            node = replace(node, resumed=True, crashes=node.crashes + 1, reports={})
+            node = attempt_of(crashed(node))
         outcome = node.driver.raid.run(node, step, args)
         reports |= node.reports
         if not isinstance(outcome, Wait):

@@ -1,16 +1,18 @@
 """Answers to orders: each order is sent once."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
 
-from drivers.core.errors import Busy, HardwareError, Unreachable
-from drivers.core.steps import Done
+from drivers.core.errors import Busy, HardwareError, LeaseLost, Unreachable
+from drivers.core.steps import Done, Wait
 from drivers.redfish.changes import order_answers
 from drivers.redfish.changes.order_answers import Result
 from drivers.redfish.transport import errors
 from drivers.redfish.transport.client import Reply
 from drivers.simulator.redfish_bmc.documents import ROOT, SYSTEM
+from tests.unit.drivers.crashes import attempt_of
 from tests.unit.drivers.documents import sweep_of
 from tests.unit.drivers.redfish.scripted import (
     ACCEPTED,
@@ -209,20 +211,71 @@ def test_a_death_at_any_call_of_an_update_orders_it_once(bmc, node, number):
     assert 1 == len(bmc.sent("SimpleUpdate"))
 
 
-@pytest.mark.parametrize("is_sent", [False, True])
-def test_a_death_around_an_order_that_leaves_no_trace_is_not_confirmed(bmc, node, is_sent):
-    """Before the request the fence is checked: there, or in the answer, the conductor dies."""
-    deaths = iter([True])
+def dying(number=1):
+    """Return a function at whose call with this number the conductor dies."""
+    calls = itertools.count(1)
 
-    def die(*_):
-        if next(deaths, False):
+    def call(*_):
+        if next(calls) == number:
             raise Died
 
-    node = replace(node, before_order=(lambda: None) if is_sent else die)
-    bmc.scripts = {("POST", UPDATE): [then(die if is_sent else (lambda: None), (204, {}, None))]}
+    return call
+
+
+def test_an_order_is_sent_after_a_death_before_its_record(bmc, node):
+    """The lease is checked before the record, and after it, right before the request."""
+    bmc.scripts = {
+        ("POST", UPDATE): [ACCEPTED], ("GET", TASK): [then(updated(bmc), task("Completed"))],
+    }  # fmt: skip
+    outcome, _ = update(replace(node, before_order=dying()))
+    assert isinstance(outcome, Done)
+    assert 1 == len(bmc.sent("SimpleUpdate"))
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_a_death_around_an_order_that_leaves_no_trace_is_not_confirmed(bmc, node, is_sent):
+    """After the record, the conductor dies right before the request, or before its answer."""
+    if not is_sent:
+        node = replace(node, before_order=dying(2))
+    die = dying() if is_sent else (lambda: None)
+    bmc.scripts = {("POST", UPDATE): [then(die, (204, {}, None))]}
     outcome, _ = update(node)
     assert "was ordered, not confirmed: its answer was not recorded" in outcome.reason
     assert (int(is_sent), []) == (len(bmc.sent("SimpleUpdate")), resets(bmc))
+
+
+def test_an_order_whose_record_cannot_be_kept_is_not_sent(bmc, node):
+    def lose(_progress):
+        raise LeaseLost("the operation was dispatched again")
+
+    with pytest.raises(LeaseLost):
+        node.driver.firmware.run(replace(node, keep_progress=lose), "update", {"settings": BIOS})
+    assert [] == bmc.sent("SimpleUpdate")
+
+
+def test_an_order_that_was_refused_for_long_is_sent_after_a_further_crash(bmc, node):
+    """Its record loses the mark with which it was sent."""
+    bmc.scripts = {("POST", UPDATE): [error(503, "busy")]}
+    node = attempt_of(node)
+    outcome = node.driver.firmware.run(node, "update", {"settings": BIOS})
+    while isinstance(outcome, Wait):
+        node = attempt_of(replace(node, progress=outcome.progress))
+        outcome = node.driver.firmware.run(node, "update", {"settings": BIOS})
+    assert outcome.retryable
+    assert not node.keep_progress.progress["order"]["sending"]
+
+
+@pytest.mark.parametrize(("crashes", "sends"), [(0, 1), (1, 0)])
+def test_the_record_of_the_previous_release_has_its_crashes_as_the_mark(bmc, node, crashes, sends):
+    bmc.scripts = {("POST", UPDATE): [ACCEPTED]}
+    dead_node = attempt_of(replace(node, before_order=dying(2)))
+    with pytest.raises(Died):
+        dead_node.driver.firmware.run(dead_node, "update", {"settings": BIOS})
+    record = {**dead_node.keep_progress.progress["order"], "crashes": 0}
+    del record["sending"]
+    node = replace(node, progress={"order": record}, crashes=crashes)
+    node.driver.firmware.run(node, "update", {"settings": BIOS})
+    assert sends == len(bmc.sent("SimpleUpdate"))
 
 
 def test_a_crash_before_the_record_of_an_order_does_not_concern_it(bmc, node):
