@@ -1,4 +1,4 @@
-"""Attempts of a step that crash: what the next attempt finds of them."""
+"""Crashes of an attempt of a step, and the node as its next attempt has it."""
 
 import json
 from dataclasses import replace
