@@ -43,6 +43,8 @@ FAILED = {
 }  # fmt: skip
 #: Errors that no fault of hardware explains.
 OURS = {"defect", "conductor_died", "invalid_steps", "bad_argument"}
+#: End of the error of an order whose conductor died before it recorded the answer.
+NOT_RECORDED = "was ordered, not confirmed: its answer was not recorded"
 ENDED = ("succeeded", "failed", "aborted")
 #: Folder of agents' logs that could not be delivered: they stay there on purpose.
 KEPT = "agent_logs"
@@ -107,10 +109,12 @@ def judge(site, ledger, flaky, stops, stuck):
     nodes = _nodes(site)
     operations = _operations(site)
     ill = {site.machines[number]["uuid"] for number in flaky}
+    doubtful = doubtful_updates(operations, _dead_updates(site))
+    verdict.counts["updates in doubt since their conductor died"] = len(doubtful)
     for uuid, node in nodes.items():
-        _judge_node(verdict, ledger, node, operations[uuid], ill)
+        _judge_node(verdict, ledger, node, operations[uuid], ill, doubtful)
         judge_operations(verdict, ledger, node, operations[uuid])
-    judge_failures(verdict, operations, ill)
+    judge_failures(verdict, operations, ill, doubtful)
     for row in audit.written_by_others(site):
         verdict.blame("fenced", " ".join(map(str, row)))
     _judge_orders(verdict, site, stops)
@@ -156,6 +160,34 @@ def _operations(site):
     return operations
 
 
+def _dead_updates(site):
+    """UUIDs of the operations in which a conductor died while it updated firmware."""
+    rows = site.query(
+        "SELECT operations.uuid FROM operations"
+        " JOIN operation_steps ON operation_steps.operation_id = operations.id"
+        " WHERE interface = 'firmware' AND name = 'update' AND deaths > 0"
+    )
+    return {uuid for (uuid,) in rows}
+
+
+def doubtful_updates(operations, dead_updates):
+    """
+    UUIDs of the operations that failed since no one knows whether a BMC got the order to update.
+
+    Their conductor died between the record of the order and that of the answer, and no trace tells:
+    an update is not ordered twice (docs/hardware-orders.md).
+    """
+    return {
+        operation["uuid"]
+        for node_operations in operations.values()
+        for operation in node_operations
+        if operation["state"] == "failed"
+        and operation["uuid"] in dead_updates
+        and operation["error"]["code"] == "unconfirmed"
+        and operation["error"]["message"].endswith(NOT_RECORDED)
+    }
+
+
 def goals(entries):
     """States that a node may be in after its requests; None without a request that moves it."""
     verbs = [entry for entry in entries if entry.verb not in ("power", "maintenance")]
@@ -183,7 +215,7 @@ def _held(entry):
     return {"clean": {"clean hold"}, "service": {"service hold"}}.get(entry.verb, {"deploy hold"})
 
 
-def _judge_node(verdict, ledger, node, operations, ill):
+def _judge_node(verdict, ledger, node, operations, ill, doubtful):
     uuid, state = node["uuid"], node["provision_state"]
     goal_states = goals(ledger.accepted[uuid])
     if node["reservation"] is not None:
@@ -197,9 +229,9 @@ def _judge_node(verdict, ledger, node, operations, ill):
         name = "nodes in the requested state"
     elif (
         state in FAILED
-        and uuid in ill
         and last_operations
         and last_operations[0]["state"] == "failed"
+        and (uuid in ill or last_operations[0]["uuid"] in doubtful)
     ):
         name = "nodes in a failure caused by an injected fault"
     else:
@@ -246,13 +278,13 @@ def _begun(operations):
     return [operation["kind"] for operation in operations if operation["request"]]
 
 
-def judge_failures(verdict, operations, ill):
+def judge_failures(verdict, operations, ill, doubtful=frozenset()):
     for uuid, node_operations in operations.items():
         for operation in node_operations:
             if operation["state"] != "failed":
                 continue
             code = (operation["error"] or {}).get("code")
-            if uuid not in ill or code in OURS:
+            if (uuid not in ill or code in OURS) and operation["uuid"] not in doubtful:
                 failure = (
                     f"{operation['kind']} {operation['uuid']} on node {uuid} at {operation['created']}:"
                     f" {operation['error']}"

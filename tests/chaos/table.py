@@ -33,6 +33,7 @@ def shown(facts, storm, ledger, verdict):
         **{
             name: counts[name]
             for name in (
+                "updates in doubt since their conductor died",
                 "visits of stream readers",
                 "absences of the webhook's receiver",
                 "events that the webhook's receiver got again",

@@ -63,6 +63,25 @@ def test_a_second_order_is_excused_if_its_process_was_stopped_and_refused(
     assert not judge.was_under_way(second, "n", [("c-2", 5.0, 30.0)], [line])
 
 
+DOUBT = "the update of bios was ordered, not confirmed: its answer was not recorded"
+
+
+@pytest.mark.parametrize(("code", "message", "died", "excused"), [
+    ("unconfirmed", DOUBT, True, True),
+    ("unconfirmed", DOUBT, False, False),  # nothing happened to its conductor
+    ("unconfirmed", "the update of bios was ordered, not confirmed: the BMC did not answer", True, False),
+    ("timeout", DOUBT, True, False),
+])  # fmt: skip
+def test_an_update_in_doubt_is_excused_if_its_conductor_died(code, message, died, excused):
+    error = {"code": code, "message": message}
+    operation = {"uuid": "o", "kind": "clean", "state": "failed", "error": error, "created": ""}
+    doubtful = judge.doubtful_updates({"n": [operation]}, {"o"} if died else set())
+    assert ({"o"} if excused else set()) == doubtful
+    verdict = Verdict()
+    judge.judge_failures(verdict, {"n": [operation]}, set(), doubtful)
+    assert excused is (not verdict.wrong["unexplained"])
+
+
 class Database:
     """A database with a site's interface; `role` names the process that queries."""
 

@@ -49,6 +49,8 @@ NAMES = {**{source: name for name, source in DEVICES.items()}, "UsbCd": "cdrom"}
 DEVICE, URL = "redfish_boot_device", "redfish_boot_url"
 #: Reads after an order until it counts as ignored, and seconds between them.
 LOOKS, LOOK_INTERVAL = 3, 1.0
+#: Times that a request is sent while its answers are lost.
+SENDS = 3
 #: Names of one device.
 _EQUAL = ({"Cd", "UsbCd"},)
 #: Failures of a request after which the BMC is asked for the effect, and gets the next request.
@@ -185,26 +187,41 @@ def _try(target: Target, bmc: Connection, order: Override, requests: Iterator[Ov
     """
     Send requests until the BMC reports what is ordered; return the last difference, else "".
 
+    A request whose answer is lost, without an effect, is sent again: it changes no more than once.
+
     Raises HardwareError: the BMC refused all of them.
     """
     refusal: HardwareError | None = None
     mismatch, is_accepted = "", False
     for request in requests:
-        looks = LOOKS
-        try:
-            _send(target, bmc, request)
-            is_accepted = True
-        except (Busy, LoginRefused):
-            raise
-        except _DOUBTFUL as error:
+        for _ in range(SENDS):
+            error = _attempt(target, bmc, request)
+            is_accepted |= error is None
             refusal = refusal or error
-            looks = 1 if isinstance(error, Refused | NotSupported) else LOOKS
-        mismatch = order.mismatch(_look(bmc, order, looks))
-        if not mismatch:
-            return ""
+            is_refused = isinstance(error, Refused | NotSupported)
+            mismatch = order.mismatch(_look(bmc, order, 1 if is_refused else LOOKS))
+            if not mismatch:
+                return ""
+            if not isinstance(error, Unconfirmed):
+                break
     if refusal is not None and not is_accepted:
         raise refusal
     return mismatch
+
+
+def _attempt(target: Target, bmc: Connection, request: Override) -> HardwareError | None:
+    """
+    Send a request; return the error after which its effect decides.
+
+    Raises HardwareError: another one.
+    """
+    try:
+        _send(target, bmc, request)
+    except (Busy, LoginRefused):
+        raise
+    except _DOUBTFUL as error:
+        return error
+    return None
 
 
 def _in_order(

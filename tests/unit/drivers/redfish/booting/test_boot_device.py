@@ -102,6 +102,31 @@ def test_a_lost_answer_is_settled_by_reading(bmc, node, management, monkeypatch,
     assert (1, "Pxe") == (len(bmc.orders), bmc.machine.boot_target)
 
 
+@pytest.mark.parametrize(("losses", "is_set"), [(1, True), (2, True), (3, False)])
+def test_a_whole_order_that_was_lost_is_sent_again(
+    bmc, node, management, monkeypatch, losses, is_set
+):
+    """A BMC that refuses the short order loses the whole one, and shows no effect."""
+    send, lost_orders = client.Connection.set_boot, []
+
+    def lose(connection, **values):
+        if "mode" not in values:
+            raise Refused("BootSourceOverrideMode is missing")
+        if len(lost_orders) < losses:
+            lost_orders.append(values)
+            raise Unconfirmed("the answer was lost")
+        send(connection, **values)
+
+    monkeypatch.setattr(client.Connection, "set_boot", lose)
+    if is_set:
+        management.set_boot_device(node, "pxe")
+        assert "Pxe" == bmc.machine.boot_target
+    else:
+        with pytest.raises(Refused):
+            management.set_boot_device(node, "pxe")
+    assert losses == len(lost_orders)
+
+
 @pytest.mark.parametrize("status", [503])
 def test_a_busy_bmc_is_told_from_a_refusal(bmc, node, management, status):
     bmc.on_boot = lambda _boot: status
