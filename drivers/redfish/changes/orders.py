@@ -241,12 +241,8 @@ def _plan(target: Target, bmcs: Bmcs, order: Order) -> dict[str, Any]:
         with client.turn(target, bmcs) as bmc:
             request = asdict(order.request(bmc))
             facts = order.facts(bmc)
-            return {
-                "request": request,
-                "facts": facts,
-                "tasks": tasks.listed(bmc),
-                "sending": False,
-            }
+            record = {"request": request, "facts": facts, "tasks": tasks.listed(bmc)}
+            return {**record, "sending": False, **_crashes(target)}
     except LeaseLost:
         raise
     except HardwareError as error:
@@ -255,7 +251,7 @@ def _plan(target: Target, bmcs: Bmcs, order: Order) -> dict[str, Any]:
 
 def _decide(target: Target, order: Order, pace: Pace, record: Record, answer: Answer) -> Outcome:
     """Return the outcome of an answer."""
-    record = {**record, "crashes": target.crashes}  # the previous release reads it
+    record = {**record, **_crashes(target)}
     if answer.result in (Result.REFUSED, Result.UNKNOWN) and answer.status is not None:
         request = Request(**record["request"])
         other_request = order.instead(request, record["facts"], answer.words)
@@ -298,8 +294,8 @@ def _settle(target: Target, bmcs: Bmcs, order: Order, pace: Pace, record: Record
     if not order.is_repeatable or record.get("repeated"):
         return _unconfirmed(order, loss_reason)
     kept_facts = {name: value for name, value in record.items() if name not in ("lost", "looks")}
-    unsent_record = {**kept_facts, "sending": False, "crashes": target.crashes}
-    return Wait({**unsent_record, "repeated": True}, poll_after=0)
+    unsent_record = {**kept_facts, "sending": False, "repeated": True}
+    return Wait({**unsent_record, **_crashes(target)}, poll_after=0)
 
 
 def _await_effect(order: Order, pace: Pace, record: Record) -> Wait:
@@ -314,6 +310,11 @@ def _await_answer(order: Order, pace: Pace, record: Record, error: str) -> Outco
     if pace.is_over(silent_polls, pace.silence):
         return _unconfirmed(order, f"the BMC cannot be read since then: {error}")
     return pace.wait({**record, "silent": silent_polls}, "the BMC to answer", reason=error)
+
+
+def _crashes(target: Target) -> Record:
+    """Return the part of a record that tells the previous release whether an attempt crashed."""
+    return {"crashes": target.crashes}
 
 
 def _recorded(target: Target) -> dict[str, Any]:
