@@ -139,6 +139,7 @@ def test_a_verb_starts_only_when_its_dry_run_is_shown(chromium, site):
         expect(dialog).to_contain_text("Asking")
         expect(start).to_be_disabled()  # a request now would be one for a plan that is not shown
         dialog.get_by_label("deploy_steps").fill(HOLD)
+        until(lambda: page.wait_for_timeout(20) or routes, "the first dry run")
         routes.pop().continue_()
         expect(dialog).to_contain_text("deploy.write_image")
         expect(start).to_be_enabled()

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.browser import NARROW, WIDE, desk
-from tests.support.fleet import PATIENCE, Fleet
+from tests.support.fleet import PATIENCE, Fleet, until
 
 expect.set_options(timeout=PATIENCE * 1000)
 
@@ -114,6 +114,7 @@ def test_a_dry_run_of_several_nodes_shows_how_far_it_is(chromium, site):
         button = page.get_by_role("button", name="nodes have answered")
         expect(button).to_have_text("0 of 2 nodes have answered…")
         expect(button).to_be_disabled()
+        until(lambda: page.wait_for_timeout(20) or len(routes) == 2, "both requests")
         for route in routes:
             route.continue_()
         expect(page.get_by_role("dialog")).to_contain_text("2 of 2 nodes accept it.")

@@ -97,8 +97,9 @@ def test_behind_a_proxy_only_the_same_client_gets_a_token_again(service, proxy):
 
 def test_behind_a_proxy_a_client_has_one_address_whatever_it_sends(proxy):
     path = "/v1/lookup?addresses=52:54:00:00:ff:ff"
+    address = f"127.1.{proxy >> 8}.{proxy & 255}"  # another one for each proxy
     statuses = [
-        ask(proxy, path, {name: f"{text}192.0.2.{number}"}, source=f"127.0.1.{proxy % 250}")[0]
+        ask(proxy, path, {name: f"{text}192.0.2.{number}"}, source=address)[0]
         for number in range(REFUSED)
         for name, text in (
             ("X-Forwarded-For", ""),
