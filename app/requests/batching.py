@@ -25,10 +25,8 @@ class _Batch(Generic[T, R]):
     def __init__(self) -> None:
         self.items: list[T] = []  # in order of arrival
         self.results: Sequence[R | None] = ()  # one per item, in the same order; empty: failed
-        self.full_lock, self.done_lock = (
-            threading.Lock(),
-            threading.Lock(),
-        )  # released once full, done
+        self.full_lock = threading.Lock()  # released once full
+        self.done_lock = threading.Lock()  # released once done
         self.full_lock.acquire()
         self.done_lock.acquire()
 
